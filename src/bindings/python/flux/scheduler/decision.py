@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 from weakref import WeakKeyDictionary
 
+from flux.scheduler.queue import OrderingPolicy, QueueOrder
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -20,18 +22,15 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.pools import RequestFacts
-    from flux.scheduler.queue import QueueOrder
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.walk import JobGroup
 
 
-class PolicyView(Protocol):
+class PolicyView(OrderingPolicy, Protocol):
     """The interface of a `PolicyScheduler` for its other parts."""
 
     estimate_depth: int
     reason_depth: int
-    facts: RequestFacts
     planning: Planning
     queue_order: QueueOrder
     running: dict[int, RunningJob]
@@ -42,9 +41,6 @@ class PolicyView(Protocol):
     def admission(self) -> Any: ...
 
     @property
-    def by_queue(self) -> bool: ...
-
-    @property
     def name(self) -> str: ...
 
     @property
@@ -52,9 +48,6 @@ class PolicyView(Protocol):
 
     @property
     def handle(self) -> Any: ...
-
-    @property
-    def resources(self) -> ResourcePool: ...
 
     @property
     def decision(self) -> Decision: ...

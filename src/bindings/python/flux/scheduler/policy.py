@@ -239,19 +239,6 @@ class PolicyScheduler(Scheduler):
         self._pending_args = [arg for arg in self._pending_args if not arg.startswith(prefix)]
         return values
 
-    def _take_order(self) -> None:
-        """Parse ``order=queue|strict``; sets `by_queue`.
-
-        By queue, a limited queue depth could hide the jobs of one queue behind another's, so it is
-        unlimited unless given. Raises ValueError if the value is neither.
-        """
-        for value in self.take_argument("order"):
-            if value not in ("queue", "strict"):
-                raise ValueError(f"order={value!r} is invalid: expected 'queue' or 'strict'")
-            self.by_queue = value == "queue"
-        if self.by_queue and "queue_depth" not in self.__dict__:
-            self.queue_depth = "unlimited"
-
     def schedule(self) -> Iterable[float | None] | None:
         return self.decision.schedule()
 
@@ -654,11 +641,6 @@ class PolicyScheduler(Scheduler):
         if self.odds.tells:
             yield from self.odds.tell()
 
-    def reasons_and_estimates(self) -> Iterator[float | None]:
-        """Annotate pending jobs with `reasons`, then `estimates`; for `forecast`."""
-        yield from self.reasons()
-        yield from self.estimates()
-
     def finish(self) -> None:
         self._projections.stop()
         super().finish()
@@ -756,3 +738,23 @@ class PolicyScheduler(Scheduler):
     _handle_unreserve = served_by(
         "sched.unreserve", lambda self, msg: self._reservations.service.unreserve(msg)
     )
+
+
+def reasons_and_estimates(policy: PolicyScheduler) -> Iterator[float | None]:
+    """Annotate pending jobs with ``reasons``, then ``estimates``; a ``forecast`` of policies."""
+    yield from policy.reasons()
+    yield from policy.estimates()
+
+
+def take_order(policy: PolicyScheduler) -> None:
+    """Parse a policy's argument ``order=queue|strict``; sets `PolicyScheduler.by_queue`.
+
+    By queue, a limited queue depth could hide the jobs of one queue behind another's, so it is
+    unlimited unless given. Raises ValueError if the value is neither.
+    """
+    for value in policy.take_argument("order"):
+        if value not in ("queue", "strict"):
+            raise ValueError(f"order={value!r} is invalid: expected 'queue' or 'strict'")
+        policy.by_queue = value == "queue"
+    if policy.by_queue and "queue_depth" not in policy.__dict__:
+        policy.queue_depth = "unlimited"

@@ -23,8 +23,9 @@ is a file with a class derived from one of them, and ``mod_main``::
 Read ``fifo`` first: it is one method. ``backfill`` has the options. Its
 `flux.scheduler.decision.Decision` is one of three, each in its own file: ``backfilling``, one pass,
 job by job, with the common base of all three and the record of promises; ``by_rank``, with promises
-to heads; ``by_latest_start``, with a latest start for every job, stored in ``latest_starts``. `flux.scheduler.walk` skips jobs that need no examination, `flux.resource.plan`
-finds the times at which promises fit. ``ranks`` has the formulas of ranks.
+to heads; ``by_latest_start``, with a latest start for every job, stored in ``latest_starts``.
+`flux.scheduler.walk` skips jobs that need no examination, `flux.resource.plan` finds the times at
+which promises fit. ``ranks`` has the formulas of ranks.
 
 Anything here may change, as long as every start in the recorded schedules agrees with the
 definitions of EASY and conservative backfill (``t/python/simulate``, ``doc/reference/schedules``).

@@ -21,7 +21,7 @@ from flux.scheduler.policies.backfilling import Backfilling, BackfillInOrder
 from flux.scheduler.policies.by_latest_start import BackfillByLatestStart
 from flux.scheduler.policies.by_rank import BackfillByRank
 from flux.scheduler.policies.ranks import JobRanks
-from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.policy import PolicyScheduler, reasons_and_estimates, take_order
 from flux.scheduler.queue import Backlog
 from flux.scheduler.times import parse_duration
 from flux.scheduler.walk import RoomIndex
@@ -90,7 +90,7 @@ class Backfill(PolicyScheduler):
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
-        self._take_order()
+        take_order(self)
         for value in self.take_argument("profile"):
             if value not in PROFILES:
                 raise ValueError(
@@ -145,7 +145,7 @@ class Backfill(PolicyScheduler):
         """The jobs with a promise, and their promised starts.  O(1)."""
         return self.decision.promises
 
-    forecast = PolicyScheduler.reasons_and_estimates
+    forecast = reasons_and_estimates
 
     # -- order of examination ----------------------------------------------------------------------
 

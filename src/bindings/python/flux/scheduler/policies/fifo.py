@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flux.scheduler.host import name_of
-from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.policy import PolicyScheduler, reasons_and_estimates, take_order
 
 
 class Fifo(PolicyScheduler):
@@ -31,10 +31,10 @@ class Fifo(PolicyScheduler):
 
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
-        self._take_order()
+        take_order(self)
 
     schedule = PolicyScheduler.start_in_order
-    forecast = PolicyScheduler.reasons_and_estimates
+    forecast = reasons_and_estimates
 
 
 # Bits of the module's debug word (``flux module debug --setbit BIT sched-simple``).
