@@ -81,8 +81,9 @@ Is the network there?  Try 'apt-get update && apt-get install$wanted' by hand, t
         done_step
     fi
 }
+# A machine that was just started may be running apt-get itself: wait for its lock.
 apt_install() {
-    DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install "$@" >>"$log" 2>&1 </dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 --no-install-recommends install "$@" >>"$log" 2>&1 </dev/null
 }
 
 # python_environment FILE ...: make .venv with the packages of the requirements files.
