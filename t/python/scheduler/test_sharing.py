@@ -231,6 +231,66 @@ def test_other_rules_count_the_whole_nodes(policy, args):
     rig.check()
 
 
+CORE_HOURS = {"per": "user", "period": "month", "max": {"core-hours": 4}}
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "tables, reason",
+    [
+        ({"limits": {"user": {"per": "user", "max": {"cores": 4}}}}, "2 of 4 cores; needs 4"),
+        ({"budgets": {"user": CORE_HOURS}}, "taken 2.0 of 4 core-hours of this month; needs 4.0"),
+    ],
+    ids=["limits", "budgets"],
+)
+@pytest.mark.parametrize("how", ["properties", "table"])
+def test_other_rules_follow_a_request_that_changes(policy, args, how, tables, reason):
+    sharing = {"own": {"mode": "node", "properties": ["own"]}}
+    rig = load(policy, args, sharing, rig=Rig(R(3, 4)), nodes=3, **tables)
+    rig.alloc(1, spec(2, duration=3600), userid=7)
+    assert rig.started() == [1]
+    if how == "properties":
+        rig.resource.update(property_add={"own": "0-2"})
+    else:
+        rig.reconfigure({**tables, "sharing": {"all": {"mode": "node"}}})
+    rig.alloc(2, spec(1, duration=3600), userid=7)
+    assert rig.started() == [1] and rig.reason(2).endswith(reason)
+    rig.check()
+    if how == "properties":
+        rig.resource.update(property_remove={"own": "0-2"})
+    else:
+        rig.reconfigure({**tables, "sharing": sharing})
+    assert rig.started() == [1, 2] and cores(rig, 2) == 1
+    rig.check()
+
+
+@POLICIES
+def test_a_limit_denies_a_job_whose_request_has_grown_beyond_it(policy, args):
+    limits = {"bank": {"per": "bank", "banks": ["red"], "max": {"cores": 3}, "deny": True}}
+    sharing = {"own": {"mode": "node", "properties": ["own"]}}
+    rig = load(policy, args, sharing, rig=Rig(R(1, 4)), limits=limits)
+    rig.alloc(1, spec(4))
+    rig.alloc(2, spec(1, bank="red"))
+    rig.resource.update(property_add={"own": "0"})
+    assert rig.denied(2) == "limit bank: needs 4 cores, at most 3 are allowed"
+    rig.check()
+
+
+@POLICIES
+def test_a_soft_limit_lets_a_job_back_whose_request_has_shrunk(policy, args):
+    limits = {"user": {"per": "user", "max": {"cores": 3}, "soft": True}}
+    sharing = {"own": {"mode": "node", "properties": ["own"]}}
+    rig = load(policy, args, sharing, rig=Rig(R(1, 4, properties={"own": "0"})), limits=limits)
+    rig.alloc(1, spec(4, bank="red"), userid=8)
+    rig.alloc(2, spec(1), userid=7)
+    rig.alloc(3, spec(2), userid=9)
+    rig.settle()
+    rig.resource.update(property_remove={"own": "0"})
+    rig.free(1)
+    assert rig.started()[:2] == [1, 2]
+    rig.check()
+
+
 class Unplanned(ResourcePool):
     def can(self, operation):
         return operation != "plan" and super().can(operation)

@@ -205,7 +205,8 @@ class AdmissionRule:
         return None
 
     def cancel(self, jobid: int) -> None:
-        """Called when a pending job will not start: its request was denied or withdrawn."""
+        """Called when a pending job will not start: its request was denied or withdrawn; or before
+        `alloc` with another request, which a rule has changed."""
 
     # -- running jobs ------------------------------------------------------------------------------
 

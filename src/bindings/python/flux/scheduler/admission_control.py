@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
@@ -202,6 +202,13 @@ class Families(Remembered[Any, Hashable]):
         return family
 
 
+def _for_the_same(one: Any, other: Any) -> bool:
+    """Whether two requests of a job differ in their licences at most."""
+    if hasattr(one, "shape"):
+        return bool(one.shape is other.shape and one.claimant == other.claimant)
+    return bool(one == other)
+
+
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
@@ -349,8 +356,46 @@ class AdmissionControl:
             return changed.with_claimant(None)  # its user is unknown
         return changed
 
+    def ask_anew(
+        self,
+        job: PendingJob,
+        attributes: SystemAttributes,
+        request: Any,
+        told: Sequence[AdmissionRule],
+    ) -> bool:
+        """Give a pending job the request of its jobspec, changed by the rules.
+
+        If that is another than before, the job counts as withdrawn, and all rules are to be told of
+        it (`tell_of_pending`), apart from those that change requests.
+
+        Args:
+            request: as parsed from its jobspec
+            told: rules that do not know the job
+
+        Returns:
+            whether the request is another
+
+        Raises:
+            ValueError: the job can never run
+        """
+        before, job.resource_request, job.prefers = job.resource_request, request, None
+        known = [rule for rule in self.rules if rule not in told]
+        for rule in self.rules:
+            if rule.changes_requests:
+                if rule in known:
+                    rule.cancel(job.jobid)
+                if rule.attributes is None or attributes.names_any(rule.attributes):
+                    rule.alloc(job, attributes)
+        if _for_the_same(before, job.resource_request):
+            job.resource_request = before  # with its licences
+            return False
+        for rule in known:
+            if not rule.changes_requests:
+                rule.cancel(job.jobid)
+        return True
+
     def tell_of_pending(
-        self, job: PendingJob, attributes: SystemAttributes, told: list[AdmissionRule]
+        self, job: PendingJob, attributes: SystemAttributes, told: Sequence[AdmissionRule]
     ) -> Hashable:
         """Tell some rules of a job that they have not deferred, except rules whose attributes it
         lacks. Return the signatures of all rules; None if no rule distinguishes the job. Raises

@@ -183,13 +183,13 @@ class PolicyScheduler(Scheduler):
         reading_s = 0.0 if self.has_virtual_time else READING_S
         self._answering = Answering(h, self._host.stopwatch, self._config, reading_s)
 
-        def parse(jobspec: Any) -> Any:
-            return self._parser.parse(jobspec)  # no cache before there is a pool
+        def parse(*jobspec: Any) -> Any:
+            return self._parser.parse(*jobspec)  # no cache before there is a pool
 
         self.odds = OddsService(self, self._projections, self.forecasts, self._checkpoints)
         self.queue_names = QueueNames()
         self._rule_host = host = RuleHost(
-            self, self._host, self._requests, self._passes, self._checkpoints
+            self, self._host, self._requests, self._passes, self._checkpoints, parse
         )
         self._reservations = ReservationRule(host, parse, self._errors)
         self.planning.changed = self._reservations.future.attach

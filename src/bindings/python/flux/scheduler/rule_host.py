@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
@@ -96,7 +96,9 @@ class RuleHost:
         requests: Requests,
         passes: Passes,
         checkpoints: Checkpoints,
+        parse: Callable[..., Any],
     ) -> None:
+        self._parse = parse
         self._scheduler = scheduler
         self._requests, self._queue = requests, requests.queue
         self._passes = passes
@@ -192,27 +194,6 @@ class RuleHost:
         if requests:
             self.look_again()
 
-    def ask_for(self, job: PendingJob, request: Any) -> None:
-        """Replace the resource request of a pending job: its promise is dropped, and a pass
-        follows. Call this between steps of passes, such as from a timer."""
-        self._passes.events += 1
-        _, marks = job.signature if isinstance(job.signature, tuple) else (None, None)
-        self._requeue(job, signature_of(request, marks), request)
-        self.prioritize([[job.jobid, job.priority]])  # so that it loses its promise
-        self.look_again()
-
-    def _requeue(self, job: PendingJob, signature: Any, request: Any) -> None:
-        """Set a pending job's signature and request, and queue it again if the queue depends on
-        signatures."""
-        queued = isinstance(self._queue, Backlog) and job.jobid not in self.admission.deferred
-        if queued:
-            self._queue.remove(job)
-        job.signature, job.resource_request = signature, request
-        if job.jobid in self.admission.deferred:
-            self.admission.deferred.regroup(job)
-        if queued:
-            self._queue.push(job)
-
     # -- rules that come into force ----------------------------------------------------------------
 
     def jobs_running(self) -> list[RunningJob]:
@@ -220,16 +201,57 @@ class RuleHost:
         eventlogs may be looked up and are not kept. O(jobs)."""
         return [copy(job) for job in self.running.values()]
 
-    def tell_pending(self, rule: AdmissionRule) -> None:
-        """Tell a rule of all pending jobs or, if it was removed, remove its part of their
-        signatures. It must have deferred none of them. Costs parsing each jobspec."""
-        for job in list(self._scheduler.pending_jobs()):
-            attributes = SystemAttributes.of_job(job)
+    def tell_pending(
+        self, rules: Sequence[AdmissionRule], jobs: Iterable[PendingJob] | None = None
+    ) -> None:
+        """Tell some rules of all pending jobs, or of some; a rule that was removed loses its part of
+        their signatures.
+
+        If one of the rules changes requests, the requests are made again. For all other rules, a
+        job whose request is another then has been withdrawn and requested again; it loses its
+        promise, and a pass follows. Call this between steps of passes, such as from a timer. Costs
+        parsing each jobspec.
+
+        Args:
+            rules: rules that do not know these jobs, and have deferred none of them
+        """
+        admission, deferred, anew = self.admission, self.admission.deferred, []
+        remakes = any(rule.changes_requests for rule in rules)
+        for job in list(self._scheduler.pending_jobs()) if jobs is None else jobs:
+            jobspec, is_another = job.request.read_jobspec(), False
+            attributes = SystemAttributes.from_jobspec(jobspec)
             try:
-                marks = self.admission.tell_of_pending(job, attributes, [rule])
-            except (TypeError, ValueError) as exc:
+                if remakes:
+                    request = self._parse(jobspec, job.request.read_jobspec)
+                    is_another = admission.ask_anew(job, attributes, request, rules)
+                told = admission.rules if is_another else rules
+                told = [rule for rule in told if not (remakes and rule.changes_requests)]
+                marks = admission.tell_of_pending(job, attributes, told)
+            except Exception as exc:
+                if not isinstance(exc, (TypeError, ValueError)):
+                    self.log.error(f"{job.name}: {type(exc).__name__}: {exc}")
                 self.give_up(job, str(exc))
                 continue
             signature = signature_of(job.resource_request, marks)
             if job.signature != signature:
-                self._requeue(job, signature, job.resource_request)
+                self._requeue(job, signature)
+            if is_another:
+                job.demoted = False
+                if job.jobid in deferred:
+                    deferred.come_back(job)
+                anew.append([job.jobid, job.priority])
+        if anew:
+            self._passes.events += 1
+            self.prioritize(anew)  # so that they lose their promises
+            self.look_again()
+
+    def _requeue(self, job: PendingJob, signature: Any) -> None:
+        """Set a pending job's signature, and queue it again if the queue depends on signatures."""
+        queued = isinstance(self._queue, Backlog) and job.jobid not in self.admission.deferred
+        if queued:
+            self._queue.remove(job)
+        job.signature = signature
+        if job.jobid in self.admission.deferred:
+            self.admission.deferred.regroup(job)
+        if queued:
+            self._queue.push(job)

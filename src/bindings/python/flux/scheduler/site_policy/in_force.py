@@ -19,7 +19,6 @@ from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.options import ending_in_value_error, name_in_file, path_and_name, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.rule_answers import check_answers
-from flux.scheduler.site_policy.counting import CountingRule
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
@@ -221,8 +220,7 @@ class RulesInForce:
         changed = self.tables.read(config)
         gone = self._take_own(config)
         self._warn(config)
-        for rule in gone:
-            self._errors.guard(f"rule {rule.name}", self._put_in_force, rule, [])
+        self._put_in_force(gone, [])
         self._changing = [
             rule
             for rule in self.rules
@@ -230,15 +228,6 @@ class RulesInForce:
             or rule not in known
             or (isinstance(rule, TableRule) and (rule.table in changed or renamed))
         ]
-        if any(rule.changes_requests for rule in self._changing):
-            # Rules that count have read the requests as they were.
-            readers = [
-                rule
-                for rule in self._host.admission.rules
-                if rule.changes_requests or isinstance(rule, CountingRule)
-            ]
-            changing = (*self._changing, *readers)
-            self._changing = [rule for rule in self.rules if rule in changing]
         self._errors.guard("tables of the configuration", self._change)
 
     def _warn(self, config: dict[str, Any]) -> None:
@@ -356,10 +345,8 @@ class RulesInForce:
             if names:
                 for job in jobs:
                     job.know(known[job.jobid])
-            changing = sorted(self._changing, key=lambda rule: not rule.changes_requests)
-            self._changing = []
-            for rule in changing:
-                self._errors.guard(f"rule {rule.name}", self._put_in_force, rule, jobs)
+            changing, self._changing = self._changing, []
+            self._put_in_force(changing, jobs)
             reservations = self.tables.entries(self._service.table)
             self._errors.guard("reservations", self._service.configure, reservations)
 
@@ -376,18 +363,19 @@ class RulesInForce:
                 names.add("jobspec")
         return tuple(sorted(names))
 
-    def _put_in_force(self, rule: AdmissionRule, jobs: list[RunningJob]) -> None:
-        self._host.readmit(rule)
-        self._configure(rule)
-        if not self._is_configured(rule):
-            self._host.tell_pending(rule)  # removes this rule's part from their signatures
-        else:
-            for job in jobs:
-                self._errors.guard(f"{rule.name}: hello", rule.hello, job)
-            self._host.tell_pending(rule)
-            if isinstance(rule, TableRule):
-                rule.ready()
-        self._host.look_again()  # jobs may have been refused because of the rule
+    def _put_in_force(self, rules: list[AdmissionRule], jobs: list[RunningJob]) -> None:
+        """Set new entries of some rules, and tell these of all jobs."""
+        for rule in rules:
+            self._host.readmit(rule)
+            if self._errors.guard(f"rule {rule.name}", self._configure, rule):
+                for job in jobs if self._is_configured(rule) else ():
+                    self._errors.guard(f"{rule.name}: hello", rule.hello, job)
+        if rules:
+            self._host.tell_pending(rules)
+            self._host.look_again()  # jobs may have been refused because of the rules
+        for rule in rules:
+            if isinstance(rule, TableRule) and rule in self._host.admission.rules:
+                self._errors.guard(f"rule {rule.name}", rule.ready)
 
     def _configure(self, rule: AdmissionRule) -> None:
         admission, configured = self._host.admission, self._is_configured(rule)

@@ -188,16 +188,15 @@ class PlacementRule(TableRule):
                 yield key, f"property-prefix={level.prefix!r}: no node has such a property"
 
     def configure(self, entries: dict[str, Level]) -> None:
-        for jobid, placed in self._jobs.items():
-            placed.stop_waiting()
-            job = self.host.pending(jobid)
-            if job is not None:
-                job.resource_request, job.prefers = _anywhere(job.resource_request), None
-        self._jobs.clear()
+        self._forget_all()
         if self.host.planning.pool_can("pack_by"):
             self._make_groups()
             # Existing promises are for the old groups.
             self.host.planning.renew()
+
+    def _forget_all(self) -> None:
+        for jobid in list(self._jobs):
+            self.cancel(jobid)
 
     def _make_groups(self) -> bool:
         """Compute the groups of all levels. Return whether any has changed."""
@@ -222,7 +221,8 @@ class PlacementRule(TableRule):
     def ranks_changed(self, lost: bool) -> None:
         # properties of nodes may define groups
         if any(entry.prefix for entry in self.entries.values()) and self._make_groups():
-            self.host.tell_pending(self)
+            self._forget_all()
+            self.host.tell_pending([self])
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -239,16 +239,13 @@ class PlacementRule(TableRule):
         return Placed(wanted, within_of(wanted, groups, request))
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
-        before = self._jobs.pop(job.jobid, None)
-        if before is not None:
-            before.stop_waiting()
-        job.prefers = None
-        anywhere = _anywhere(job.resource_request)
+        anywhere = job.resource_request
+        if not hasattr(anywhere, "shape"):
+            raise ValueError("placement: this pool does not place by groups of nodes")
         placed = self._placed(anywhere, attributes)
         self._jobs[job.jobid] = placed
         together = self._together(anywhere, placed)
         if placed.wanted.mode == "preferred":
-            job.resource_request = anywhere
             if together is anywhere:
                 return
             until = job.came + placed.wanted.wait
@@ -275,11 +272,10 @@ class PlacementRule(TableRule):
 
     def _wait_over(self, jobid: int) -> None:
         """End a job's wait for its preference: from now on it takes any nodes."""
-        placed, job = self._jobs.get(jobid), self.host.pending(jobid)
-        if placed is not None and job is not None:
-            placed.stop_waiting()
-            job.prefers = None
-            self.host.ask_for(job, _anywhere(job.resource_request))
+        job = self.host.pending(jobid)
+        if job is not None:
+            self.cancel(jobid)
+            self.host.tell_pending([self], [job])
 
     def cancel(self, jobid: int) -> None:
         placed = self._jobs.pop(jobid, None)
@@ -352,12 +348,3 @@ class PlacementRule(TableRule):
 
     def stats(self) -> dict[str, Any]:
         return {"topology": self.levels()} if self._levels else {}
-
-
-def _anywhere(request: Any) -> Any:
-    """Return a request without regard to groups. Raises ValueError if the pool does not place this
-    request by ranks."""
-    shape = getattr(request, "shape", None)
-    if shape is None:
-        raise ValueError("placement: this pool does not place by groups of nodes")
-    return request if shape.within is None else request.with_shape(shape.replace(within=None))

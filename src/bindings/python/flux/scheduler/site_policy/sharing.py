@@ -109,8 +109,8 @@ class SharingRule(TableRule):
         self._claims = Claims()
         #: (user, bank, queue) -> `Sharer` of their jobs
         self._sharers: Remembered[tuple[Hashable, ...], Sharer] = Remembered()
-        #: job id -> its shape as requested, of pending jobs that get whole nodes instead
-        self._asked: dict[int, Shape] = {}
+        #: job id -> number of slots requested anywhere, of pending jobs that get whole nodes instead
+        self._slots: dict[int, int] = {}
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -132,22 +132,11 @@ class SharingRule(TableRule):
                     yield key, f"properties={name!r}: no node has it"
 
     def configure(self, entries: dict[str, Sharing]) -> None:
-        self._as_requested()
         self._forget_all()
         modes = {rule.mode for rule in entries.values()}
         #: the modes in which ranks are claimed
         self._kinds = tuple(mode for mode in CLAIMING if mode in modes)
         self._renew_plan()
-
-    def _as_requested(self) -> None:
-        """Give pending jobs their own requests again, without whole nodes and claims."""
-        for job in filter(None, map(self.host.pending, self._jobs)):
-            request, asked = job.resource_request, self._asked.get(job.jobid)
-            if asked is not None:
-                request = request.with_shape(asked.replace(within=request.shape.within))
-            if getattr(request, "claimant", None) is not None:
-                request = request.with_claimant(None)
-            job.resource_request = request
 
     def _renew_plan(self) -> None:
         """Have the plan made again, with the present claims."""
@@ -218,14 +207,14 @@ class SharingRule(TableRule):
         self._jobs[job.jobid] = sharer
         request = self._in_whole_nodes(job.resource_request, sharer.whole)
         if request is not job.resource_request:
-            self._asked[job.jobid] = job.resource_request.shape
+            if job.resource_request.shape.node_count is None:
+                self._slots[job.jobid] = job.resource_request.shape.nslots
             job.resource_request = request
         if hasattr(request, "with_claimant"):
             # A job with whole nodes has no other jobs on them.
             claims = self._kinds and not request.shape.exclusive
-            claimant = sharer.claimant if claims else None
-            if claimant != request.claimant:
-                job.resource_request = request.with_claimant(claimant)
+            if claims:
+                job.resource_request = request.with_claimant(sharer.claimant)
 
     def signature(self, job: PendingJob) -> Hashable:
         sharer = self._jobs.get(job.jobid)
@@ -252,7 +241,7 @@ class SharingRule(TableRule):
     def cancel(self, jobid: int) -> None:
         if jobid not in self._claims.running:
             self._jobs.pop(jobid, None)
-            self._asked.pop(jobid, None)
+            self._slots.pop(jobid, None)
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -260,10 +249,8 @@ class SharingRule(TableRule):
         sharer = self._jobs.get(job.jobid)
         if sharer is not None:
             self._runs(job.jobid, sharer)
-            if job.jobid in self._asked:
-                asked = self._asked.pop(job.jobid)
-                if asked.node_count is None:
-                    alloc.nslots = asked.nslots
+            if job.jobid in self._slots:
+                alloc.nslots = self._slots.pop(job.jobid)
 
     def _runs(self, jobid: int, sharer: Sharer) -> None:
         try:
@@ -296,14 +283,13 @@ class SharingRule(TableRule):
         if all(self._sharer(*whose) == sharer for whose, sharer in before.items()):
             return
         # Modes of nodes have changed. Running jobs stay.
-        self._as_requested()
         known, running = self._jobs, self._claims.running
         self._forget_all()
         for jobid, (_, on) in running.items():
             sharer = self._jobs[jobid] = self._sharer(*known[jobid].whose)
             self._claims.enter(jobid, sharer.claimant, on)
         self._renew_plan()
-        self.host.tell_pending(self)
+        self.host.tell_pending([self])
 
     # -- answers -----------------------------------------------------------------------------------
 
