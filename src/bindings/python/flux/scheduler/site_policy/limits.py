@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from flux.scheduler.admission import Bound
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.holdings import Holding
@@ -119,8 +120,9 @@ class LimitUse(ScopedUse):
 
     def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
         super().__init__(limit, key)
-        self.ranks = RankCounts()  # the jobs' ranks
-        self.used = [0, 0, 0, 0]  # the jobs' holdings, per dimension
+        self.ranks = RankCounts()  # the jobs' ranks, if nodes are limited
+        #: the jobs' holdings, per dimension; nodes only if they are limited
+        self.used = [0, 0, 0, 0]
         self.claims = [0]  # number of jobs for which others may have to leave room
         self.pending = [0, 0, 0, 0]  # minimum of all pending jobs of the key together
         self.head: PendingJob | None = None  # the first job waiting for the limit, if it is strict
@@ -379,11 +381,12 @@ class LimitRule(ScopedRule):
         is_claimed = False
         for use in known.uses:
             used = use.used
-            if jobs > 0:
-                use.ranks.add(after.ranks)
-            else:
-                use.ranks.remove(before.ranks & ~after.ranks)
-            used[0] = popcount(use.ranks.ranks)
+            if use.entry.most[0] is not None:
+                if jobs > 0:
+                    use.ranks.add(after.ranks)
+                else:
+                    use.ranks.remove(before.ranks & ~after.ranks)
+                used[0] = popcount(use.ranks.ranks)
             used[1] += after.cores - before.cores
             used[2] += after.gpus - before.gpus
             used[JOBS] += jobs
@@ -479,6 +482,16 @@ class LimitRule(ScopedRule):
             if any(left[at] + least[at] > most for at, most in use.entry.bounds):
                 return (None, None) if end == inf else (end, jobid)
         return None, None
+
+    def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        ranks: dict[LimitUse, int] = {}
+        for jobid, held in list(self.host.admission.holds.items()):
+            for use in self.jobs[jobid].uses if jobid in self.jobs else ():
+                ranks[use] = ranks.get(use, 0) | held.ranks
+            yield None
+        for use, on in ranks.items():
+            use.used[0] = popcount(on)
+        yield from super().report(caller)
 
     def figures(self, use: LimitUse) -> dict[str, Any]:
         return {
