@@ -75,7 +75,6 @@ class Driver:
 
     def __init__(self, scheduler, tree=False, args=(), preempting=False, estimates=0):
         self.scheduler = scheduler
-        self.tree = tree
         self.args = args
         self.estimates = estimates
         #: the configuration, with the additions of steps
@@ -277,9 +276,7 @@ class Driver:
 
     def do_shrink(self, rank):
         self.excused |= set(self.watch.books.held)
-        # A TreePool takes ranks 0 to n-1 only, so that no scheduler could be loaded again; there,
-        # a rank that goes offline leaves the running pool, and is in a later one again.
-        if rank and not self.tree:
+        if rank:
             self._rpc("resource.shrink", {"ranks": str(rank)})
 
     def do_property(self, change, name, rank):

@@ -148,7 +148,7 @@ class Watch:
 
     def _logged(self, body):
         text = body["text"]
-        if "Traceback" in text and not self._ranks_left(text) and "nobody knows" not in text:
+        if "Traceback" in text and "nobody knows" not in text:
             raise Violation(f"{body['name']} logged a bug:\n{text}")
         if "this is a bug" in text:
             raise Violation(f"{body['name']} says: {text}")
@@ -158,16 +158,6 @@ class Watch:
 
     def holds_sched(self, endpoint):
         return self.kernel.services.get("sched") is endpoint
-
-    def _ranks_left(self, text):
-        """Whether this is the report, expected at hello, of a job on ranks that have left."""
-        if self.books is None:
-            return False
-        ranks = {resource[0] for resource in self.books.inventory}
-        lost = any(
-            resource[0] not in ranks for held in self.books.held.values() for resource in held
-        )
-        return lost and "failed to reallocate R" in text
 
     def latest_of_pending(self):
         """The latest starts shown to pending jobs, by id; without those that the log has reported

@@ -22,8 +22,7 @@ def members(value):
 class Model:
     """The state as plain sets of ranks."""
 
-    def __init__(self, topology):
-        self.topology = topology
+    def __init__(self):
         self.there = set(RANKS)
         self.drained, self.offline, self.lost = set(), set(), set()
         self.fast = set()
@@ -86,10 +85,7 @@ def step(rng, there, model, gone):
         if len(model.there) > 1:
             there.call("shrink", targets=text(ranks))
             gone |= ranks
-            if model.topology:
-                model.offline |= ranks
-            else:
-                model.there -= ranks
+            model.offline |= ranks
     elif name == "lose":
         rank = max(ranks)
         if rank and rank not in model.lost:
@@ -101,13 +97,11 @@ def step(rng, there, model, gone):
         model.fast = model.fast | ranks if name == "add" else model.fast - ranks
 
 
-@pytest.mark.parametrize("topology", [False, True])
-@pytest.mark.parametrize("seed", range(10))
-def test_history(make, capfd, seed, topology):
+@pytest.mark.parametrize("seed", range(16))
+def test_history(make, capfd, seed):
     rng = random.Random(seed)
-    scheduling = {"writer": "TreePool", "children": [{"ranks": "0-5", "topo": {"cores": "0-1"}}]}
-    there = make(6, vm_R("0-5", hosts="n[0-5]", **({"scheduling": scheduling} if topology else {})))
-    model = Model(topology)
+    there = make(6, vm_R("0-5", hosts="n[0-5]"))
+    model = Model()
     holder = there.acquire()
     mirror = Mirror(holder.sent()[0])
     forgotten = set()

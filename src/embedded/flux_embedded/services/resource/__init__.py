@@ -14,9 +14,8 @@ undrain                ``{targets}`` -> nothing; EEXIST if one is not drained
 offline, online        ``{targets}`` -> nothing: as if their brokers had gone, came back. A
                        rank that was offline is not given back to a scheduler that has been told to
                        forget it (``shrink``) before it acquires anew
-shrink                 ``{targets}`` -> nothing: the ranks leave the inventory for good. With a TreePool
-                       topology, which cannot do without a rank, they stay in it, offline: a later
-                       acquire gets them in ``resources`` and not in ``up``
+shrink                 ``{targets}`` -> nothing: the ranks leave the holder's inventory for good, and
+                       are offline: a later acquire gets them in ``resources`` and not in ``up``
 property-add, -remove  ``{name, targets}`` -> nothing
 expiration-update      ``{expiration}`` -> nothing: end of all resources, seconds since the epoch or 0
 reload                 ``{R, force?}`` -> nothing: another inventory; EBUSY while a scheduler

@@ -184,22 +184,21 @@ class Resource(Service):
     @request("property-remove")
     def change_property(self, msg):
         ranks, add = self._targets(msg), msg.topic == "resource.property-add"
+        former = self.state.view.properties
         with refusing():
             inventory = self.state.with_property((msg.body or {}).get("name"), ranks, add)
-        self._replace(inventory)
+        self.state.replace(inventory)
+        self._define("reload")
+        self._update(properties=property_changes(former, self.state.view.properties))
         self.respond(msg)
 
     @request("shrink")
     def shrink(self, msg):
         ranks = self._targets(msg)
-        inventory = self.state.base.without(ranks)
-        if not inventory.ranks:
+        if not idset.difference(self.state.base.ranks, ranks):
             raise OSError(errno.EINVAL, "no resources would be left")
-        if self.state.base.has_topology:
-            # TreePool accepts ranks 0 to n-1 only: without this one no scheduler could start.
-            self._take_offline(ranks, True)
-        else:
-            self._replace(inventory, gone=ranks)
+        # Like a real Flux's lost brokers, they stay in R: a later scheduler finds their jobs running.
+        self._take_offline(ranks, True)
         self.respond(msg)
 
     @request("expiration-update", form={"expiration": float})
@@ -212,15 +211,6 @@ class Resource(Service):
             self._record("resource-update", {"expiration": value}, ops=_put(inventory.R))
             self._update(expiration=value)
         self.respond(msg)
-
-    def _replace(self, inventory, gone=()):
-        """Replace the inventory under the scheduler: send it the changes, and write R again."""
-        former = self.state.view.properties
-        self.state.replace(inventory)
-        self._define("reload")
-        # Properties of ranks that leave are not changes by themselves.
-        left = {name: idset.difference(bounds, gone) for name, bounds in former.items()}
-        self._update(gone, property_changes(left, self.state.view.properties))
 
     def _define(self, method):
         self._record("resource-define", {"method": method}, _put(self.state.base.R))
