@@ -301,6 +301,14 @@ def test_no_durations(text):
         columns.seconds(text)
 
 
+@pytest.mark.parametrize("minutes", ["-5", "nan", "x"])
+def test_no_minutes(minutes, tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(f"submit,run,nodes,timelimitraw\n0,10,1,{minutes}\n")
+    with pytest.raises(ValueError, match=f"jobs.csv:2: '{minutes}' is no number of minutes"):
+        Trace(str(trace)).workload()
+
+
 # -- Flux -----------------------------------------------------------------------------------------------------
 
 

@@ -244,6 +244,8 @@ def _submit(source, row, notes, number):
 def _limit(row, notes, number):
     text = row.first("timelimitraw")
     if text is not None and text.lower() not in UNLIMITED:
+        if not is_number(text) or not 0 <= float(text) < math.inf:
+            raise ValueError(f"{text!r} is no number of minutes")
         return float(text) * 60
     text = text or row.first("timelimit", "limit", "requested_time")
     if text is None:
