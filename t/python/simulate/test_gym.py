@@ -65,7 +65,10 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
         ("sample", {"jobs": 1500, "part": (0.5, 1.0)}, r"jobs=1500: expected 1 to 1,000"),
         ("sample", {"part": (0, 2)}, r"part=\(0, 2\): expected fractions"),
         ("sample", {"part": (-1, 1)}, r"part=\(-1, 1\): expected fractions"),
-        ("sample", {"k": 0}, "k=0: expected 1 or more"),
+        ("sample", {"k": 0}, "k=0: expected an integer, 1 or more"),
+        ("sample", {"k": 2.5}, "k=2.5: expected an integer"),
+        ("sample", {"jobs": 2.5}, "jobs=2.5: expected an integer"),
+        (Trace([JOB, {**JOB, "urgency": 0}], nodes=4), {"jobs": 1}, "job 1: held"),
         ("sample", {"reward": "speed"}, "reward 'speed'"),
         (Trace([JOB], nodes=2), {"jobs": 1}, "job 0: unsatisfiable request: need 3"),
         (
@@ -100,9 +103,11 @@ def test_other_actions_are_errors(action):
     env.step(np.int64(4))
 
 
-def test_a_reward_that_is_no_number():
-    env = SchedulingEnv("sample", jobs=8, reward=lambda wait, run, size: float("nan"))
-    with pytest.raises(ValueError, match="the reward of wait=0, run=[0-9.]*, size=[0-9]*: nan"):
+@pytest.mark.parametrize("cost", [float("nan"), "nan", None])
+def test_a_reward_that_is_no_number(cost):
+    env = SchedulingEnv("sample", jobs=8, reward=lambda wait, run, size: cost)
+    said = f"the reward of wait=0, run=[0-9.]*, size=[0-9]*: {cost}"
+    with pytest.raises(ValueError, match=said):
         episode(env, first_that_fits)
 
 

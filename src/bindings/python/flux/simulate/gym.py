@@ -7,6 +7,7 @@ Requires the package ``gymnasium``.
 
 import copy
 import math
+import numbers
 from itertools import islice
 
 import gymnasium
@@ -22,6 +23,7 @@ from flux.simulate.engine.observer import Observer
 from flux.simulate.job import jobspec
 from flux.simulate.results.outcome import bounded_slowdown
 from flux.simulate.trace import Trace
+from flux.simulate.workload.record import check_count
 from flux_engine.formats.levels import LOG_ERR
 
 #: Columns of an observation.
@@ -105,7 +107,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
             (0, 0.5) leaves half for tests
 
     Raises:
-        ValueError: the trace cannot be read, is too short, or has jobs larger than the machine
+        ValueError: the trace cannot be read, is too short, or has jobs that are held or larger than the machine
     """
 
     metadata = {"render_modes": []}
@@ -121,6 +123,9 @@ class SchedulingEnv(gymnasium.Env, Observer):
             raise ValueError(f"{tables[0]} of the configuration: expected resource.config only")
         if any(job.after is not None for job in work.jobs):
             raise ValueError("jobs that follow others cannot be cut into episodes")
+        held = next((job.id for job in work.jobs if not job.urgency), None)
+        if held is not None:
+            raise ValueError(f"job {held}: held (urgency 0): it would never start")
         pool = Rv1Pool(work.machine.R)
         for job in {repr(jobspec(job)["resources"]): job for job in reversed(work.jobs)}.values():
             try:
@@ -133,8 +138,8 @@ class SchedulingEnv(gymnasium.Env, Observer):
         self._first, last = (int(share * count) for share in part)
         self._count = last - self._first if jobs is None else jobs
         self._places = last - self._first - self._count + 1
-        if k < 1:
-            raise ValueError(f"k={k}: expected 1 or more")
+        check_count("k", k or 0)
+        check_count("jobs", jobs, 0)
         if self._count < 1 or self._places < 1:
             most = last - self._first
             raise ValueError(f"jobs={jobs}: expected 1 to {most:,}, the jobs in part={part}")
@@ -225,7 +230,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
         job, wait = active.job, active.start - active.t_submit
         self._busy += job.size
         cost = self._cost(wait, job.seconds, job.size)
-        if not math.isfinite(cost):
+        if not isinstance(cost, numbers.Real) or not math.isfinite(cost):
             raise ValueError(
                 f"the reward of wait={wait:g}, run={job.seconds:g}, size={job.size}: {cost}"
             )
