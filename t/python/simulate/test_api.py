@@ -105,7 +105,7 @@ def test_a_table_in_memory():
         {"submit": day + hour, "run": hour, "limit": Missing(), "nodes": 2.0},
         {"submit": day + hour, "run": hour, "limit": math.inf, "nodes": 2.0},
     ]
-    frame = types.SimpleNamespace(to_dict=lambda how: rows if how == "records" else None)
+    frame = types.SimpleNamespace(columns=list(rows[0]), to_dict=lambda how: {"records": rows}[how])
     for table in (rows, frame):
         trace = Trace(table, nodes=4)
         assert [
@@ -221,6 +221,17 @@ def test_files_and_a_report(runs, tmp_path):
         (lambda: Trace("sample", cores_per_node=0).workload(), "cores_per_node=0"),
         (lambda: Trace("sample", unit="cpu").workload(), "unit 'cpu': expected node or core"),
         (lambda: Trace("sample", limits=2).workload(), "limits '2': expected trace, run or xF"),
+        (lambda: Trace("sample", estimates=None).workload(), "estimates 'None': expected none"),
+        (lambda: Trace("sample", scale_arrivals="1").workload(), "scale-arrivals 1: expected a"),
+        (lambda: Trace("sample", shake="1").workload(), "shake 1: expected seconds"),
+        (lambda: Trace(types.SimpleNamespace(to_dict=dict)), "a trace of type SimpleNamespace"),
+        (lambda: Trace("sample", seed=None), "seed=None: expected an integer"),
+        (lambda: Trace("sample", status=1), "status=1: expected a list of SWF statuses"),
+        (lambda: Trace("sample", status=["1"]), "status=['1']: expected a list of SWF statuses"),
+        (lambda: Trace("sample", config=5), "config=5: expected a dict, or a file"),
+        (lambda: Trace(model=5).workload(), "model '5': the one known is lublin"),
+        (lambda: simulate("sample", 5), "a scheduler of type int: expected a name"),
+        (lambda: simulate("sample", failures=5), "failures 5: expected mtbf=TIME"),
     ],
 )
 def test_wrong_options(make, said):

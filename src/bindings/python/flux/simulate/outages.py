@@ -23,7 +23,7 @@ class Outages:
     def parse(cls, text):
         """Return the outages described by ``mtbf=TIME,repair=TIME[,seed=N]``; times are seconds or
         FSD. Raises OptionError if the text is invalid."""
-        values = dict(part.partition("=")[::2] for part in text.split(","))
+        values = dict(part.partition("=")[::2] for part in str(text).split(","))
         try:
             seed = int(values.pop("seed", 1))
             mtbf, repair = (float(fsd.parse(values.pop(name))) for name in ("mtbf", "repair"))

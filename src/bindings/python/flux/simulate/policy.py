@@ -57,7 +57,8 @@ def of_class(entry):
 
 def listed(given):
     """Return one policy, or a list of them, as a list. Raises OptionError if there is none."""
-    found = [given] if isinstance(given, (str, type, os.PathLike)) else list(given or ())
+    is_one = isinstance(given, (str, type, os.PathLike)) or not hasattr(given or (), "__iter__")
+    found = [given] if is_one else list(given or ())
     if not found:
         raise OptionError("no scheduler to run")
     return found

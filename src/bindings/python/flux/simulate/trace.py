@@ -2,7 +2,9 @@
 """`Trace`: recorded or synthetic jobs, their machine, and the options that a study varies."""
 
 import itertools
+import numbers
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional
 
@@ -143,6 +145,8 @@ class Trace:
         self._tables = {}  # path of a table's file -> type of the table
         self.files = [self._file(one) for one in files]
         self.config = load_path(config) if isinstance(config, str) else config or {}
+        if not isinstance(self.config, dict):
+            raise OptionError(f"config={config!r}: expected a dict, or a file")
         if memory_per_node is not None:
             try:
                 read_amount(memory_per_node, in_bytes=True)
@@ -157,6 +161,10 @@ class Trace:
         if machine is not None and not (nodes is cores_per_node is gpus_per_node is None):
             text = f"nodes, cores and GPUs per node make a machine; {machine.source} is another one"
             raise OptionError(text)
+        if not isinstance(seed, numbers.Integral):
+            raise OptionError(f"seed={seed!r}: expected an integer")
+        if not isinstance(status, Iterable) or not all(isinstance(one, int) for one in status):
+            raise OptionError(f"status={status!r}: expected a list of SWF statuses")
         self.seed = seed
         self.shake = shake
         swept = {"nodes": nodes, "limits": limits, "scale_arrivals": scale_arrivals}

@@ -3,6 +3,7 @@
 
 import functools
 import math
+import numbers
 import os
 import random
 from collections.abc import Sequence
@@ -177,7 +178,7 @@ def _warn_of_failed(records, notes):
 
 
 def _modelled(options, notes):
-    name, _, text = options.model.partition(":")
+    name, _, text = str(options.model).partition(":")
     if name != "lublin":
         raise OptionError(f"model {name!r}: the one known is lublin")
     size = options.machine.nodes if options.machine else options.nodes or MODEL_NODES
@@ -374,9 +375,9 @@ def _assemble(records, machine, unit, options, notes, name):
     rng = random.Random(options.seed)
     epoch = records[0].submit
     scale, shake = options.scale_arrivals, options.shake
-    if not 0 <= shake < 1e9:
+    if not isinstance(shake, numbers.Real) or not 0 <= shake < 1e9:
         raise OptionError(f"shake {shake}: expected seconds, 0 or more")
-    if not scale > 0 or not math.isfinite(scale):
+    if not isinstance(scale, numbers.Real) or not 0 < scale < math.inf:
         raise OptionError(f"scale-arrivals {scale}: expected a number above 0")
     if scale != 1:
         notes.fact(f"times between submissions are multiplied by {scale:g}")
@@ -520,7 +521,7 @@ def _limits(options, notes):
         return lambda record, rng: max(record.run, 1.0) * factor
     if text != "trace":
         raise OptionError(f"limits {text!r}: expected trace, run or xF")
-    estimate = None if options.estimates == "none" else estimator(options.estimates)
+    estimate = None if options.estimates == "none" else estimator(str(options.estimates))
 
     def limit(record, rng):
         if record.limit:

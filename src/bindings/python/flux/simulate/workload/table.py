@@ -15,7 +15,7 @@ from flux.simulate.workload.record import OptionError
 def file_of(data, owner):
     """Write a table (DataFrame or list of dict; missing values may be None, NaN or NaT) as CSV to a
     file that is removed with the object `owner`. Raises OptionError if it is neither, or has no rows."""
-    rows = data.to_dict("records") if hasattr(data, "to_dict") else data
+    rows = data.to_dict("records") if hasattr(data, "columns") else data
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         text = "expected a file, a DataFrame, or a list of dicts"
         raise OptionError(f"a trace of type {type(data).__name__}: {text}")
