@@ -53,10 +53,8 @@ def flux_job_kvs_guest_key(buf, bufsz, id, key):
 
 # -- states and results ------------------------------------------------------------------------------------
 
-_STATES = {
-    1: ("NEW", "N"), 2: ("DEPEND", "D"), 4: ("PRIORITY", "P"), 8: ("SCHED", "S"), 16: ("RUN", "R"),
-    32: ("CLEANUP", "C"), 64: ("INACTIVE", "I"), 14: ("PENDING", "PD"), 48: ("RUNNING", "RU"), 62: ("ACTIVE", "A"),
-}  # fmt: skip
+_STATES = {state: (name, name[0]) for state, name in states.NAMES.items()}
+_STATES.update({14: ("PENDING", "PD"), 48: ("RUNNING", "RU"), 62: ("ACTIVE", "A")})
 _RESULTS = {1: ("COMPLETED", "CD"), 2: ("FAILED", "F"), 4: ("CANCELED", "CA"), 8: ("TIMEOUT", "TO")}
 
 

@@ -93,7 +93,7 @@ class AttrTable:
         if not DECLARED[name][1] & RUN:
             raise OSError(errno.EINVAL, "attribute may not be updated")
         if name.startswith("log-") and name.endswith("-level"):
-            _check_level(name, value)
+            _check_level(value)
         self.define(name, value)
 
     def watch(self, name, callback):
@@ -101,7 +101,7 @@ class AttrTable:
         self._watchers.setdefault(name, []).append(callback)
 
 
-def _check_level(name, value):
+def _check_level(value):
     try:
         if -1 <= int(value) <= 7:
             return

@@ -16,6 +16,7 @@ import errno
 
 from flux_engine.formats import config
 from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.message import NO_SERVICE
 from flux_engine.kernel.service import Service, request
 from flux_engine.kernel.task import Task
 
@@ -77,7 +78,7 @@ class ConfigService(Service):
             try:
                 h.rpc_object(f"{name}.config-reload", table).response()
             except OSError as exc:
-                if exc.errno in (errno.ENOSYS, errno.EHOSTUNREACH):
+                if exc.errno in NO_SERVICE:
                     continue  # it is gone meanwhile
                 self.ctx.config = former
                 for other in told:

@@ -4,10 +4,9 @@
 The equivalent of ``flux modprobe rc1`` and ``rc3`` of a real instance, in the instance's own task: a second faster.
 """
 
-import errno
-
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_ERR
+from flux_engine.kernel.message import NO_SERVICE
 
 KVS = ("content", "content-sqlite", "kvs", "kvs-watch", "heartbeat")
 JOBS = ("job-manager", "job-ingest", "job-info", "job-list", "job-exec", "cron")
@@ -63,5 +62,5 @@ def wind_down(h):
         try:
             h.rpc(topic, payload).get()
         except OSError as exc:
-            if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):
+            if exc.errno not in NO_SERVICE:
                 raise

@@ -5,6 +5,7 @@ import importlib
 import logging
 import os
 import sys
+from functools import partial
 
 from flux_engine import paths
 
@@ -32,17 +33,4 @@ def _run(name, argv):
     CLIMain(logging.getLogger(f"flux-{name}"))(command.run_command)
 
 
-def submit(argv):
-    _run("submit", argv)
-
-
-def run(argv):
-    _run("run", argv)
-
-
-def alloc(argv):
-    _run("alloc", argv)
-
-
-def batch(argv):
-    _run("batch", argv)
+submit, run, alloc, batch = (partial(_run, name) for name in CLASSES)

@@ -201,10 +201,10 @@ def _check_update(path: str, new: Any) -> None:
         raise _invalid(f"update of {path}: expected an object")
     if parts[1] == "system":
         system = new if len(parts) == 2 else {parts[2]: new} if len(parts) == 3 else {}
-        _check_system(system, "" if len(parts) == 3 else "attributes.system.", path)
+        _check_system(system, path)
 
 
-def _check_system(system: dict[str, Any], prefix: str, path: str) -> None:
+def _check_system(system: dict[str, Any], path: str) -> None:
     duration, queue = system.get("duration", 0), system.get("queue", "")
     if type(duration) not in (int, float) or not (duration >= 0 and isfinite(duration)):
         raise _invalid(f"update of {path}: duration={duration!r}: expected seconds")

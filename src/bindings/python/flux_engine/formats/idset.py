@@ -7,6 +7,8 @@ runs.  Its size depends on the number of runs, not on the number of members,
 and an id is a member when an odd number of bounds are at or below it.
 """
 
+from bisect import bisect_left, bisect_right
+
 #: the greatest id
 MAX_ID = 4294967295
 
@@ -70,55 +72,27 @@ def members(bounds):
         yield from range(lo, hi)
 
 
-def combine(a, b, keep):
-    """Merge two sets in one sweep over their bounds.
-
-    Args:
-        keep (tuple): whether the result includes ids in neither (no), only in a, only in b, in both: UNION, INTERSECT
-            or DIFFERENCE
-    """
-    if not a or not b or a[-1] <= b[0] or b[-1] <= a[0]:
-        return _apart(a, b, keep)
-    result = []
-    i = j = 0
-    na, nb = len(a), len(b)
-    inside = False
-    while i < na or j < nb:
-        if j >= nb or (i < na and a[i] < b[j]):
-            at = a[i]
-            i += 1
-        else:
-            at = b[j]
-            j += 1
-            if i < na and a[i] == at:
-                i += 1
-        if keep[(i & 1) + 2 * (j & 1)] != inside:
-            inside = not inside
-            result.append(at)
-    return result
-
-
-def _apart(a, b, keep):
-    """`combine` for sets that do not overlap: one ends at or before the start of the other."""
-    parts = ([*a] if keep[1] else [], [*b] if keep[2] else [])
-    first, second = parts if not b or (a and a[0] < b[0]) else parts[::-1]
-    if first and second and first[-1] == second[0]:
-        return first[:-1] + second[1:]
-    return first + second
-
-
-UNION = (False, True, True, True)
-INTERSECT = (False, False, False, True)
-DIFFERENCE = (False, True, False, False)
-
-
 def union(a, b):
-    return combine(a, b, UNION)
-
-
-def intersect(a, b):
-    return combine(a, b, INTERSECT)
+    """Return the bounds of the ids in `a` or `b`."""
+    return _with(a, b, False)
 
 
 def difference(a, b):
-    return combine(a, b, DIFFERENCE)
+    """Return the bounds of the ids in `a` and not in `b`."""
+    return _with(a, b, True)
+
+
+def intersect(a, b):
+    """Return the bounds of the ids in both."""
+    return difference(a, difference(a, b))
+
+
+def _with(bounds, runs, absent):
+    """Return `bounds` after all ids of `runs` have been added or, if `absent`, removed."""
+    bounds = [*bounds]
+    it = iter(runs)
+    for lo, hi in zip(it, it):
+        # A bound at an odd index, or a gap in front of one, ends a run.
+        first, last = bisect_left(bounds, lo), bisect_right(bounds, hi)
+        bounds[first:last] = [lo] * (first % 2 == absent) + [hi] * (last % 2 == absent)
+    return bounds

@@ -80,9 +80,3 @@ def _wrong_queue(queues, name, entry):
     if "parent" in queues[parent]:
         return f"parent queue '{parent}' is itself a virtual queue"
     return None
-
-
-def requires_of(queues, name):
-    """The properties that jobs of a queue in the table `queues` are confined to, of a virtual one those of its parent."""
-    entry = queues[name]
-    return list(queues.get(entry.get("parent"), entry).get("requires", ()))

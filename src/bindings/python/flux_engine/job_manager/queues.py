@@ -77,8 +77,9 @@ class Queues:
         named = config.get("queues", {})
         table = {name: self.table.get(name) or Queue(name, False) for name in named}
         for name, queue in table.items():
-            queue.parent = table.get(named[name].get("parent"))
-            queue.requires = policy.requires_of(named, name)
+            parent = named[name].get("parent")
+            queue.parent = table.get(parent)
+            queue.requires = list(named[parent or name].get("requires", ()))
         self.table = table or {None: self.table.get(None) or Queue(None, True)}
 
     def find(self, name):

@@ -4,6 +4,7 @@ A payload is kept either as JSON text or as the object it was made from, and con
 other form only on demand: between two builtin services no JSON is ever written.
 """
 
+import errno
 import os
 
 from flux_engine.formats.jsontext import encoder, loads
@@ -17,10 +18,15 @@ FLAG_STREAMING = 0x40
 
 NODEID_ANY = 0xFFFFFFFF
 
+#: Errors of requests to a service that does not exist, or that ended before it answered.
+NO_SERVICE = (errno.ENOSYS, errno.EHOSTUNREACH)
+
 ROLE_OWNER, ROLE_USER, ROLE_LOCAL = 1, 2, 4
 OWNER_ROLES = ROLE_OWNER | ROLE_LOCAL
 
 OWNER = os.getuid()
+#: The user id that stands for all users, as 32 bits.
+ANY_USER = 0xFFFFFFFF
 
 encode = encoder(ensure_ascii=False)
 

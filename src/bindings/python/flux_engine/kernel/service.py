@@ -234,6 +234,17 @@ class Service:
     def respond_error(self, msg, errnum, text=None):
         self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)), self.task)
 
+    def is_allowed(self, future, msg, why=""):
+        """Whether what `msg` requests is allowed by another service, asked by `future`, or that service does not exist. Its
+        refusal, after the words `why`, is the answer to `msg`."""
+        try:
+            future.get()
+        except OSError as exc:
+            if exc.errno not in message.NO_SERVICE:
+                self.respond_error(msg, exc.errno, f"{why}{exc.strerror}")
+                return False
+        return True
+
     def rpc(self, topic, obj=None, streaming=False):
         """Request; `obj` is not copied, so do not change it afterwards."""
         return self.h.rpc_object(topic, obj, RPC_STREAMING if streaming else 0)

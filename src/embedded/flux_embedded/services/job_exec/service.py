@@ -27,6 +27,7 @@ from flux_embedded.services.job_exec.scripts import Scripts
 from flux_engine.formats import eventlog, form, fsd, idset, jobid
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
+from flux_engine.kernel.message import NO_SERVICE
 from flux_engine.kernel.service import Service, request
 
 _CONFIG = {"kill-timeout?": fsd.parse}
@@ -123,7 +124,7 @@ class JobExec(Service):
         try:
             offline = future.body.get("offline")
         except OSError as exc:
-            if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):
+            if exc.errno not in NO_SERVICE:
                 self.log(LOG_ERR, f"overlay.monitor: {exc.strerror}")
             return
         future.reset()

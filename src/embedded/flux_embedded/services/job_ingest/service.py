@@ -147,13 +147,8 @@ class JobIngest(Service):
             self._queue(msg, job, original)
 
     def _feasible(self, future, msg, job, original):
-        try:
-            future.get()
-        except OSError as exc:
-            if exc.errno not in (errno.ENOSYS, errno.EHOSTUNREACH):
-                self.respond_error(msg, exc.errno, exc.strerror)
-                return
-        self._queue(msg, job, original)
+        if self.is_allowed(future, msg):
+            self._queue(msg, job, original)
 
     # -- batches -------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from flux_embedded.services.job_list.attributes import name_of
 from flux_engine.formats import states
 from flux_engine.formats.form import check
 from flux_engine.formats.quote import quote
+from flux_engine.kernel.message import ANY_USER
 
-ANY_USER = 0xFFFFFFFF
 STATE_MASKS = {"new": states.NEW, "n": states.NEW, **states.MASKS}
 MAX_DEPTH = 64
 

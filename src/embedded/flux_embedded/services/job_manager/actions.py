@@ -9,12 +9,11 @@ import signal
 
 from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats.states import ACTIVE, CLEANUP, RUN, URGENCY_MAX, URGENCY_MIN
+from flux_engine.kernel.message import ANY_USER
 from flux_engine.kernel.service import request
 
 #: Common keys of requests for an exception.
 EXCEPTION = {"severity": int, "type": str, "note?": str}
-#: The userid that stands for all users, as 32 bits.
-ANY_USER = 0xFFFFFFFF
 
 
 def permit(msg, userid, what):
@@ -25,13 +24,6 @@ def permit(msg, userid, what):
 
 class Actions(Part):
     """Handlers of such requests."""
-
-    def find(self, id, errnum=errno.ENOENT, unknown="unknown job id"):
-        """The active job `id`; OSError with `errnum` if it is inactive or unknown."""
-        job = self.jobs.active.get(id)
-        if job is None:
-            raise OSError(errnum, "job is inactive" if id in self.jobs.inactive else unknown)
-        return job
 
     # -- exceptions ------------------------------------------------------------------------------
 
@@ -51,9 +43,9 @@ class Actions(Part):
     def raiseall(self, msg):
         """``raiseall`` {type, severity, note?, states, userid, dry_run} -> {count, errors}."""
         body = msg.body
-        permit(msg, body["userid"] & ANY_USER, "can only raise exceptions on")
-        severity, kind, note = _exception_of(body)
         userid = body["userid"] & ANY_USER
+        permit(msg, userid, "can only raise exceptions on")
+        severity, kind, note = _exception_of(body)
         matches = [
             job
             for job in self.jobs.active.values()
@@ -88,7 +80,7 @@ class Actions(Part):
         urgency = body["urgency"]
         if not URGENCY_MIN <= urgency <= URGENCY_MAX:
             raise OSError(errno.EINVAL, "urgency value is out of range")
-        job = self.find(body["id"], errno.EINVAL, "unknown job")
+        job = self.find(body["id"], errno.EINVAL, (errno.EINVAL, "unknown job"))
         permit(msg, job.userid, "can only reprioritize")
         if msg.is_guest and urgency > max(16, job.urgency):
             raise OSError(errno.EPERM, "guests can only adjust urgency <= default")

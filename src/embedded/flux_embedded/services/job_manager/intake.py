@@ -125,6 +125,7 @@ class Intake(Part):
                 job.R = rset.redacted(R)
             job.apply(event)
             final = final or (event["name"] == "release" and event["context"]["final"])
+        job.t_submit = job.times.get(NEW, 0.0)
         job.start_pending = job.state in (RUN, CLEANUP) and job.was_posted("start") and not final
         return job
 

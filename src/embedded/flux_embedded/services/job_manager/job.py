@@ -105,7 +105,7 @@ class Job(SchedulableJob):
         self.posted |= _event_bits.get(name) or event_bit(name)
         effect = _EFFECTS.get(name)
         if effect is not None:
-            effect(self, context, event)
+            effect(self, context)
         after = states.next_state(before, name, context)
         if after != before:
             self.state = after
@@ -132,47 +132,42 @@ class Job(SchedulableJob):
 # -- effects of each event, besides the state ----------------------------------------------------------
 
 
-def _submit(job, context, event):
-    job.userid = context["userid"]
-    job.urgency = context["urgency"]
-    job.flags = context["flags"]
-    job.t_submit = event["timestamp"]
+def _keep(*keys):
+    """The effect of an event whose context has attributes of the job."""
+
+    def effect(job, context):
+        for key in keys:
+            setattr(job, key, context[key])
+
+    return effect
 
 
-def _set_flags(job, context, event):
+def _set_flags(job, context):
     for name in context["flags"]:
         job.flags |= states.FLAG_NAMES.get(name, 0)
 
 
-def _dependency_add(job, context, event):
+def _dependency_add(job, context):
     if job.dependencies is None:
         job.dependencies = {}
     job.dependencies[context["description"]] = True
 
 
-def _dependency_remove(job, context, event):
+def _dependency_remove(job, context):
     if job.dependencies is not None:
         job.dependencies[context["description"]] = False
 
 
-def _priority(job, context, event):
-    job.priority = context["priority"]
-
-
-def _urgency(job, context, event):
-    job.urgency = context["urgency"]
-
-
-def _jobspec_update(job, context, event):
+def _jobspec_update(job, context):
     job.jobspec = update_paths(job.jobspec, context or {})
 
 
-def _resource_update(job, context, event):
+def _resource_update(job, context):
     if job.R is not None and "expiration" in context:
         job.R = rset.with_expiration(job.R, context["expiration"])
 
 
-def _alloc(job, context, event):
+def _alloc(job, context):
     job.has_resources = True
     if context:
         job.bypass = bool(context.get("bypass"))
@@ -180,43 +175,39 @@ def _alloc(job, context, event):
             job.annotations = context["annotations"]
 
 
-def _free(job, context, event):
+def _free(job, context):
     job.has_resources = False
 
 
-def _perilog_start(job, context, event):
+def _perilog_start(job, context):
     job.perilogs += 1
 
 
-def _perilog_finish(job, context, event):
+def _perilog_finish(job, context):
     if job.perilogs:
         job.perilogs -= 1
 
 
-def _finish(job, context, event):
-    job.status = context["status"]
-
-
-def _exception(job, context, event):
+def _exception(job, context):
     if context["severity"] == 0 and job.first_fatal is None:
         job.first_fatal = context
     if job.exception is None or context["severity"] < job.exception["severity"]:
         job.exception = context
 
 
-def _memo(job, context, event):
+def _memo(job, context):
     if context:
         job.annotations = merge_annotations(job.annotations, {"user": context})
 
 
-#: event name -> function(job, context, event)
+#: event name -> function(job, context)
 _EFFECTS = {
-    "submit": _submit,
+    "submit": _keep("userid", "urgency", "flags"),
     "set-flags": _set_flags,
     "dependency-add": _dependency_add,
     "dependency-remove": _dependency_remove,
-    "priority": _priority,
-    "urgency": _urgency,
+    "priority": _keep("priority"),
+    "urgency": _keep("urgency"),
     "jobspec-update": _jobspec_update,
     "resource-update": _resource_update,
     "alloc": _alloc,
@@ -225,7 +216,7 @@ _EFFECTS = {
     "prolog-finish": _perilog_finish,
     "epilog-start": _perilog_start,
     "epilog-finish": _perilog_finish,
-    "finish": _finish,
+    "finish": _keep("status"),
     "exception": _exception,
     "memo": _memo,
 }

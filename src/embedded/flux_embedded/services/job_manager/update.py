@@ -17,8 +17,6 @@ from flux_engine.formats.states import INACTIVE, RUN
 from flux_engine.kernel.service import request
 
 DURATION = "attributes.system.duration"
-#: Errors for a service that does not exist, or disconnected before it answered.
-NO_SCHEDULER = (errno.ENOSYS, errno.EHOSTUNREACH)
 
 
 class Update(Part):
@@ -30,16 +28,10 @@ class Update(Part):
         body = msg.body
         updates = body["updates"]
         check_updates(updates)
-        job = self.jobs.active.get(body["id"])
-        if job is None:
-            if body["id"] in self.jobs.inactive:
-                raise OSError(errno.EINVAL, "job is inactive")
-            raise OSError(errno.ENOENT, "unknown job id")
+        job = self.find(body["id"], inactive=errno.EINVAL)
         permit(msg, job.userid, "may only update")
         if job.state > RUN:
-            raise OSError(
-                errno.EINVAL, "job is inactive" if job.state == INACTIVE else "job is cleaning up"
-            )
+            raise OSError(errno.EINVAL, "job is cleaning up")
         if not updates:
             self.service.respond(msg)
             return
@@ -78,13 +70,8 @@ class Update(Part):
             raise OSError(errno.EINVAL, str(exc)) from None
 
     def _feasible(self, future, msg, job, updates):
-        try:
-            future.get()
-        except OSError as exc:
-            if exc.errno not in NO_SCHEDULER:
-                self.service.respond_error(msg, exc.errno, exc.strerror)
-                return
-        self._ask_scheduler(msg, job, updates)
+        if self.service.is_allowed(future, msg):
+            self._ask_scheduler(msg, job, updates)
 
     def _ask_scheduler(self, msg, job, updates):
         if DURATION not in updates or job.state != RUN or job.R is None:
@@ -102,15 +89,9 @@ class Update(Part):
         asked.then(self._scheduler_answered, msg, job, updates, expiration)
 
     def _scheduler_answered(self, future, msg, job, updates, expiration):
-        try:
-            future.get()
-        except OSError as exc:
-            # Without a scheduler, or with one that lacks the method, only execution enforces the limit.
-            if exc.errno not in NO_SCHEDULER:
-                text = f"scheduler refused expiration update: {exc.strerror}"
-                self.service.respond_error(msg, exc.errno, text)
-                return
-        self._post(msg, job, updates, expiration)
+        # Without a scheduler, or with one that lacks the method, only execution enforces the limit.
+        if self.service.is_allowed(future, msg, "scheduler refused expiration update: "):
+            self._post(msg, job, updates, expiration)
 
     def _post(self, msg, job, updates, expiration=None):
         """Make the update, after another check of the job's state, which may have changed meanwhile."""
