@@ -14,7 +14,7 @@ import pytest
 from flux.scheduler.testing import EndlessLoop, FakeInstance, jobspec, make_R
 from flux.simulate import policy
 from flux.simulate.run import Settings, simulate
-from flux.simulate.workload.build import Options, build
+from flux.simulate.trace import Trace
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
 from flux_engine.kernel import reactor, watchdog
@@ -275,7 +275,7 @@ def simulated(path):
     try:
         with contextlib.redirect_stderr(printed):
             _, summary = simulate(
-                build(Options(traces=[str(trace)], nodes=2)), mine, Settings(), catch=True
+                Trace(str(trace), nodes=2).workload(), mine, Settings(), catch=True
             )
     finally:
         signal.signal(signal.SIGINT, handler)

@@ -93,18 +93,18 @@ def test_schedule_and_machine_states(results):
 
 
 def test_eventlogs_and_swf_can_be_read_again(results):
-    from flux.simulate.workload.build import Options, build
+    from flux.simulate.trace import Trace
     from flux.simulate.workload.formats import reader
     from flux.simulate.workload.record import Source
 
     directory = results[0] / "sched-fifo"
     table = rows(directory)
-    again = build(Options(traces=[str(directory / "eventlogs")], nodes=128))
+    again = Trace(str(directory / "eventlogs"), nodes=128).workload()
     assert len(again.jobs) == 300
     assert sum(job.run for job in again.jobs) == pytest.approx(
         sum(float(row["execution_time"]) for row in table)
     )
-    swf = build(Options(traces=[str(directory / "schedule.swf")]))
+    swf = Trace(str(directory / "schedule.swf")).workload()
     assert swf.machine.nodes == 128
     assert [job.submit for job in swf.jobs] == [float(row["submission_time"]) for row in table]
     waits = [record.wait for record in reader(Source(directory / "schedule.swf"))]

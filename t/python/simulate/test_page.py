@@ -16,7 +16,7 @@ from flux.simulate.results.losses import losses
 from flux.simulate.results.metrics import jain, part_names, parts
 from flux.simulate.results.picture import Cells, picture_data
 from flux.simulate.run import Settings, simulate
-from flux.simulate.workload.build import Options, build
+from flux.simulate.trace import Trace
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = [
@@ -26,13 +26,13 @@ OPTIONS = [
 
 
 def summaries_of(policies, seeds=None, **options):
-    work = build(Options(traces=[sample_path()], **options))
+    work = Trace(sample_path(), **options).workload()
     found = []
     for number, one in enumerate(policy.parse(policies), 1):
         for seed in range(seeds or 1):
             shaken = work
             if seeds:
-                shaken = build(Options(traces=[sample_path()], seed=seed, shake=30.0, **options))
+                shaken = Trace(sample_path(), seed=seed, shake=30.0, **options).workload()
             outcome, summary = simulate(shaken, one, Settings())
             summary = {**summary, "number": number, "picture": picture_data(outcome)}
             found.append({**summary, "seed": seed} if seeds else summary)
@@ -238,7 +238,7 @@ def test_cells():
 
 
 def test_all_policies_show_the_same_window_and_all_that_ran_in_it():
-    work = build(Options(traces=[sample_path()]))
+    work = Trace(sample_path()).workload()
     charts_of = []
     for one in policy.parse(["sched-fifo", "sched-backfill"]):
         outcome, _ = simulate(work, one, Settings())
@@ -271,7 +271,7 @@ def test_all_policies_show_the_same_window_and_all_that_ran_in_it():
 def test_every_broken_promise_is_drawn():
     from flux.simulate.results.outcome import Outcome
 
-    work = build(Options(traces=[sample_path()]))
+    work = Trace(sample_path()).workload()
     outcome = Outcome(work, 0.0)
     late = set(range(0, 2000, 25))
     for i in range(2000):
@@ -306,7 +306,7 @@ def test_fairness_among_users(tmp_path):
     # Ann has the node for an hour, then bob for three; his two jobs wait for an hour, and for two.
     table = "id,submit,run,limit,nodes,user\n1,0,3600,3600,1,ann\n2,0,3600,3600,1,bob\n3,0,7200,7200,1,bob\n"
     (tmp_path / "jobs.csv").write_text(table)
-    work = build(Options(traces=[str(tmp_path / "jobs.csv")], nodes=1))
+    work = Trace(str(tmp_path / "jobs.csv"), nodes=1).workload()
     outcome, summary = simulate(work, *policy.parse(["sched-fifo"]), Settings())
     users = picture_data(outcome)["groups"]["user"]
     assert {name: (one["area"], one["waited"]) for name, one in users.items()} == {
@@ -322,7 +322,7 @@ def test_fairness_among_users(tmp_path):
 def test_a_report_about_nothing():
     from flux.simulate.results.outcome import Outcome
 
-    work = build(Options(traces=[sample_path()], jobs=1))
+    work = Trace(sample_path(), jobs=1).workload()
     outcome = Outcome(work, 0.0)
     picture = picture_data(outcome)
     assert charts.waits([picture]) and charts.over_time([picture])

@@ -18,7 +18,6 @@ from shared import data_path
 from flux.scheduler.testing import jobspec, make_R
 from flux.simulate import OptionError, Trace
 from flux.simulate.workload import columns, lublin
-from flux.simulate.workload.build import Options, build
 from flux.simulate.workload.formats import detect, reader
 from flux.simulate.workload.record import Source, TraceError
 
@@ -265,8 +264,8 @@ def test_mixed_kinds_of_dates(tmp_path, first, second, kind):
 def test_mixed_kinds_of_traces(tmp_path):
     dated, plain = write(tmp_path, swf(row())), write(tmp_path, swf(row(), header=""), "plain.swf")
     with pytest.raises(TraceError, match="mixed kinds have no order"):
-        build(Options(traces=[dated, plain]))
-    assert len(build(Options(traces=[dated, dated])).jobs) == 2
+        Trace(dated, plain).workload()
+    assert len(Trace(dated, dated).workload().jobs) == 2
 
 
 def test_sizes_that_are_not_whole(tmp_path):
@@ -394,19 +393,19 @@ def test_eventlogs(tmp_path):
         ((again, other), _) = read(str(path))
         assert again.run == record.run
         assert (again.id, other.id) == ("50633637888", "50650415104")
-    assert build(Options(traces=[str(packed)])).machine.nodes == 2
+    assert Trace(str(packed)).workload().machine.nodes == 2
     machine = tmp_path / "unpacked" / "resource" / "R"
     machine.parent.mkdir()
     machine.write_text(json.dumps(make_R(3, cores=2)))
-    work = build(Options(traces=[str(tmp_path / "unpacked")]))
+    work = Trace(str(tmp_path / "unpacked")).workload()
     assert "machine: 3 nodes, 6 cores (resource.R of the trace)" in work.notes.lines()
     with pytest.raises(
         OptionError, match="unit node: job 50633637888 shares nodes, by its jobspec"
     ):
-        build(Options(traces=[str(tmp_path / "unpacked")], unit="node"))
+        Trace(str(tmp_path / "unpacked"), unit="node").workload()
     machine.write_text("{}")
     with pytest.raises(TraceError, match="unpacked: resource/R: no resource set: R.version"):
-        build(Options(traces=[str(tmp_path / "unpacked")]))
+        Trace(str(tmp_path / "unpacked")).workload()
     (tmp_path / "logs" / "job-1" / "eventlog").write_text(log() + "nonsense\n")
     assert "FILE:11: job-1/eventlog: not an event" in refusal(str(tmp_path / "logs"))
 
@@ -431,7 +430,7 @@ def test_accounting(tmp_path):
     database.execute("update jobs set bank = 'physics'")
     database.commit()
     database.close()
-    work = build(Options(traces=[str(path)]))
+    work = Trace(str(path)).workload()
     assert record.group is None and work.jobs[0].group == "physics"
     assert "not a database" in refusal(write(tmp_path, b"SQLite format 3\0" + b"x" * 200, "bad.db"))
 
@@ -469,7 +468,7 @@ def test_batsim(tmp_path):
 
 
 def workload(tmp_path, text, **options):
-    return build(Options(traces=[write(tmp_path, text)], **options))
+    return Trace(write(tmp_path, text), **options).workload()
 
 
 def test_order_and_numbers(tmp_path):
@@ -587,7 +586,7 @@ def test_lublin():
     ],
 )
 def test_traces(name, jobs):
-    work = build(Options(traces=[str(data_path(f"traces/{name}"))]))
+    work = Trace(str(data_path(f"traces/{name}"))).workload()
     assert len(work.jobs) == jobs
 
 

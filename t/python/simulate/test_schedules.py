@@ -6,7 +6,7 @@ from command_runner import flux, rows
 from golden_schedules import MODULES, RANKED, Starts, differences, play
 from shared import corner_cases, data_dir, data_path, load_json, recorded_cases, require_long
 
-from flux.simulate.workload.build import Options, build
+from flux.simulate.trace import Trace
 
 
 @pytest.mark.parametrize("case, policy", recorded_cases(corner_cases(MODULES), values=2))
@@ -32,7 +32,7 @@ def jobs_of(trace, count):
     if trace not in TRACES:
         return load_json(f"golden/schedules/input-{trace}.json")["jobs"][:count]
     name, options = TRACES[trace]
-    work = build(Options(traces=[str(data_path(name))], jobs=count, **options))
+    work = Trace(str(data_path(name)), jobs=count, **options).workload()
     return [(i, job.submit, job.run, job.limit, job.size) for i, job in enumerate(work.jobs, 1)]
 
 

@@ -13,7 +13,7 @@ from flux.simulate.job import Job, Shape
 from flux.simulate.machine import uniform
 from flux.simulate.outages import Outages
 from flux.simulate.results.files import write_trace
-from flux.simulate.workload.build import Options, build
+from flux.simulate.trace import Trace
 from flux.simulate.workload.record import OptionError
 
 FAIRSHARE = TOP / "src" / "jobtap" / "examples" / "priority-fairshare.py"
@@ -73,7 +73,7 @@ def test_dependencies_of_a_trace(tmp_path):
     assert "2 jobs come in when the job they follow is over" in said
     assert "2 jobs follow a job that is not there before them" in said
     write_trace(work, tmp_path / "saved.swf")
-    again = build(Options(traces=[str(tmp_path / "saved.swf")], dependencies=True))
+    again = Trace(str(tmp_path / "saved.swf"), dependencies=True).workload()
     assert [job.after for job in again.jobs] == [job.after for job in work.jobs]
     plain = workload(tmp_path, text)
     assert {job.after for job in plain.jobs} == {None}
@@ -87,7 +87,7 @@ def test_dependencies_of_a_trace(tmp_path):
 def test_a_saved_trace_has_the_statuses(tmp_path):
     work = workload(tmp_path, swf(*(row(n + 9, status=of) for n, of in enumerate((1, 0, 5, -1)))))
     write_trace(work, tmp_path / "saved.swf")
-    kept = build(Options(traces=[str(tmp_path / "saved.swf")], status=(1, -1)))
+    kept = Trace(str(tmp_path / "saved.swf"), status=(1, -1)).workload()
     assert [job.id for job in kept.jobs] == ["1", "4"]
 
 

@@ -10,6 +10,7 @@ import tempfile
 
 from flux.simulate import origin
 from flux.simulate.results import reading
+from flux.simulate.trace import case_text
 from flux.simulate.workload.text import digest
 
 #: Options of place, output and printing, which are dropped -> number of words.
@@ -55,9 +56,7 @@ def again(directory, main):
 
 def _label(result):
     """Return the policy of a result, and its workload if there are several, as in progress."""
-    seed = result.provenance.get("seed")
-    parts = filter(None, [result.variant, "" if seed is None else f"seed {seed}"])
-    case = ", ".join(parts)
+    case = case_text(result.variant, result.provenance.get("seed"))
     return f"{result.summary['policy']} ({case})" if case else result.summary["policy"]
 
 

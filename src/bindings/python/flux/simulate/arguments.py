@@ -9,10 +9,7 @@ from flux.simulate.workload.record import OptionError
 ABOUT_NODES = ("nodes", "cores_per_node", "gpus_per_node")
 
 #: Options passed on to `Trace` unchanged.
-TRACE_OPTIONS = (
-    "model", "format", "R", "nodes", "cores_per_node", "gpus_per_node", "memory_per_node", "unit", "limits", "estimates", "window",
-    "jobs", "scale_arrivals", "seed", "shake", "dependencies", "status",
-)  # fmt: skip
+TRACE_OPTIONS = [name for name in Trace.__init__.__kwdefaults__ if name != "config"]
 
 
 def refuse(options, names, why):

@@ -14,7 +14,7 @@ from flux.simulate.results import losses, statistics
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, bounded_slowdown
 from flux.simulate.script import Script
 from flux.simulate.site_check import tables_of
-from flux.simulate.trace import Trace, variant_text
+from flux.simulate.trace import Trace, case_text, variant_text
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine.formats import states
@@ -143,9 +143,9 @@ class Run:
         }
 
     def __repr__(self):
-        seed = "" if self.seed is None else f"seed {self.seed}"
-        about = [variant_text(self.variant), seed, "failed" if self.failed else ""]
-        return f"<Run of {', '.join([repr(self.policy), *filter(None, about)])}>"
+        case = case_text(variant_text(self.variant), self.seed)
+        about = [repr(self.policy), case, "failed" if self.failed else ""]
+        return f"<Run of {', '.join(filter(None, about))}>"
 
     @property
     def jobs(self):

@@ -6,11 +6,12 @@ import numbers
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Optional
 
 from flux.resource.pool.amount_kinds import read_amount
 from flux.simulate.machine import Machine
-from flux.simulate.workload.build import Options, Workload, build
+from flux.simulate.workload.build import Workload, build
 from flux.simulate.workload.record import OptionError, TraceError, check_count
 from flux_engine.formats.config import load_path
 from flux_engine.resource import sources
@@ -74,8 +75,12 @@ class Case:
     @property
     def label(self):
         """Name of the workload in its study."""
-        parts = [variant_text(self.variant), "" if self.seed is None else f"seed {self.seed}"]
-        return ", ".join(filter(None, parts))
+        return case_text(variant_text(self.variant), self.seed)
+
+
+def case_text(variant, seed):
+    """Return the name of a workload in its study, of the text of its variant and its seed (None: the study has one)."""
+    return ", ".join(filter(None, [variant, "" if seed is None else f"seed {seed}"]))
 
 
 def variant_text(variant):
@@ -229,7 +234,7 @@ class Trace:
         options = {**self._options, **own, **variant, "machine": self.machine}
         options["seed"] = self.seed if seed is None else seed
         try:
-            workload = build(Options(shake=shake or 0.0, **options))
+            workload = build(SimpleNamespace(shake=shake or 0.0, **options))
         except TraceError as exc:
             if exc.path not in self._tables:
                 raise

@@ -18,12 +18,17 @@ def decode(text):
     # Imported here: `flux.resource` imports the bindings, which import this file.
     from flux.resource.pool.masks import intervals
 
+    return join((low, high + 1) for low, high in intervals(text))
+
+
+def join(runs):
+    """Return the bounds of ascending runs, (low, high) with ``low <= i < high``, of which some may be adjacent."""
     bounds = []
-    for low, high in intervals(text):
+    for low, high in runs:
         if bounds and bounds[-1] == low:
-            bounds[-1] = high + 1
+            bounds[-1] = high
         else:
-            bounds += (low, high + 1)
+            bounds += (low, high)
     return bounds
 
 
@@ -41,13 +46,7 @@ def encode(bounds, brackets=False, ranges=True):
 
 def from_ids(ids):
     """Return the bounds of an iterable of ids, in any order."""
-    bounds = []
-    for i in sorted(set(ids)):
-        if bounds and bounds[-1] == i:
-            bounds[-1] = i + 1
-        else:
-            bounds += (i, i + 1)
-    return bounds
+    return join((i, i + 1) for i in sorted(set(ids)))
 
 
 def ids(text):

@@ -39,13 +39,11 @@ def _head(names):
 
 def main(summaries, columns=table.COLUMNS):
     """Return the main table, with a row per policy."""
-    rows = []
+    head, *texts = table.main_rows(summaries, columns)
     places = itertools.count()
-    for number, summary in zip(table.number_of(summaries), summaries):
-        css = "" if summary.get("failed") else style(next(places))
-        cells = [str(number), *(text(summary) for _, text in columns)]
-        rows.append(_row(table.label(summary), cells, css))
-    return scrolled(_head(["", "#", *(heading for heading, _ in columns)]), rows)
+    styles = ["" if summary.get("failed") else style(next(places)) for summary in summaries]
+    rows = [_row(name, cells, css) for (name, *cells), css in zip(texts, styles)]
+    return scrolled(_head(["", *head]), rows)
 
 
 def plain(lines):

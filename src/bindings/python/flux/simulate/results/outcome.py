@@ -303,11 +303,4 @@ class _CoreUnits:
                     else:
                         units = [first + place[core] for core in range(low, high)]
                         pieces += [(unit, unit + 1) for unit in units]
-        pieces.sort()
-        bounds = []
-        for low, high in pieces:
-            if bounds and bounds[-1] == low:
-                bounds[-1] = high
-            else:
-                bounds += (low, high)
-        return idset.encode(bounds).replace(",", " ")
+        return idset.encode(idset.join(sorted(pieces))).replace(",", " ")

@@ -125,12 +125,18 @@ def lines(rows):
     ]
 
 
+def main_rows(summaries, columns=COLUMNS):
+    """Return the headings of the main table, but that of the policy, and a row of texts for each policy."""
+    rows = [["#", *(heading for heading, _ in columns)]]
+    for number, summary in zip(number_of(summaries), summaries):
+        rows.append([label(summary), str(number), *(text(summary) for _, text in columns)])
+    return rows
+
+
 def main_table(summaries):
     """Return the main table, with a line per policy."""
-    rows = [["policy", "#", *(heading for heading, _ in COLUMNS)]]
-    for number, summary in zip(number_of(summaries), summaries):
-        rows.append([label(summary), str(number), *(text(summary) for _, text in COLUMNS)])
-    return lines(rows)
+    head, *rows = main_rows(summaries)
+    return lines([["policy", *head], *rows])
 
 
 ODDS_LEGEND = (

@@ -43,31 +43,6 @@ AGO = 1e8
 CUT = 0.03
 
 
-@dataclass
-class Options:
-    """Options of a workload; see ``flux simulate --help``."""
-
-    traces: list = field(default_factory=list)
-    format: str = "auto"
-    model: Optional[str] = None
-    machine: Optional[Machine] = None
-    nodes: Optional[int] = None
-    cores_per_node: Optional[int] = None
-    gpus_per_node: int = 0
-    unit: Optional[str] = None
-    limits: str = "trace"
-    estimates: str = "none"
-    window: Optional[str] = None
-    jobs: Optional[int] = None
-    scale_arrivals: float = 1.0
-    seed: int = 1
-    shake: float = 0.0
-    dependencies: bool = False
-    status: tuple = ()
-    memory: bool = False  # whether it is counted
-    exclude: Optional[str] = None  # ranks or hosts that no job gets
-
-
 @dataclass(eq=False)
 class Workload:
     """Jobs and their machine.
@@ -119,8 +94,8 @@ class Workload:
 
 
 def build(options):
-    """Read the traces, or run the model, and build a `Workload`. Raises ValueError if an option or
-    a trace is invalid; the text suggests a remedy."""
+    """Read the traces, or run the model, and build a `Workload`; `Trace.workload` makes the options. Raises ValueError if
+    an option or a trace is invalid; the text suggests a remedy."""
     for name in ("nodes", "cores_per_node", "jobs"):
         check_count(name, getattr(options, name))
     check_count("gpus_per_node", options.gpus_per_node, 0)
