@@ -15,10 +15,12 @@ def inst():
 @pytest.fixture
 def add(inst):
     """add(init, name="mine.py", **args) -> a jobtap Plugin whose plugin_init is `init`."""
+    from flux_embedded.services.job_manager.jobtap.host import Host
+
     jobtap = inst.jm.jobtap
 
     def add(init=lambda p: None, name="mine.py", **args):
-        return jobtap.add(jobtap.host.create(name, f"/nowhere/{name}", args), init)
+        return jobtap.add(Host(jobtap, name, f"/nowhere/{name}", args).plugin, init)
 
     return add
 

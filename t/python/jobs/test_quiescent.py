@@ -7,6 +7,7 @@ import pytest
 
 from flux.scheduler.testing import jobspec, make_R
 from flux_embedded.broker.instance import JOB_SERVICES, Instance
+from flux_embedded.services.job_manager.jobtap.host import Host
 from flux_engine.kernel.clock import VirtualClock
 
 MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
@@ -33,7 +34,7 @@ def test_the_requests_of_the_step_that_asks_are_counted(module, args, started):
     instance = whole_instance(module, *args)
     answers = []
     jobtap = instance.service("job-manager").jobtap
-    plugin = jobtap.add(jobtap.host.create("asks.py", "/nowhere/asks.py", {}), lambda p: None)
+    plugin = jobtap.add(Host(jobtap, "asks.py", "/nowhere/asks.py", {}).plugin, lambda p: None)
     seen = []
 
     def sched(p, topic, args):

@@ -206,7 +206,7 @@ class RunningCallback:
         host.report(topic, JobtapError(text))
         if type(priority) is not int and topic != "job.priority.get":
             stuck = " (job may be stuck in PRIORITY state)" if view["state"] == PRIORITY else ""
-            host.raise_exception(host.plugin, view["id"], topic, 4, f"{host.name}: {text}{stuck}")
+            host.raise_exception(view["id"], topic, 4, f"{host.name}: {text}{stuck}")
 
 
 class PluginHost:
@@ -249,7 +249,7 @@ class PluginHost:
                 self, os.path.basename(path), path, args, handle=self.handle
             )
             self.name = self.plugin_resources.name = plugin.name
-            self.set_name(plugin, service_name(plugin.name))
+            self.set_name(service_name(plugin.name))
             with self.perilogs.call(f"{plugin.name}: plugin_init"):
                 answer = plugin_file.run_plugin_file(path)(plugin)
             read_answer(answer, "plugin_init", plugin.name)
@@ -271,18 +271,16 @@ class PluginHost:
         if not (
             isinstance(R, dict) and R.get("version") == 1 and isinstance(R.get("execution"), dict)
         ):
-            self.raise_exception(
-                self.plugin, id, "alloc", 0, "a plugin assigned something that is not an R"
-            )
+            self.raise_exception(id, "alloc", 0, "a plugin assigned something that is not an R")
             return
 
         def committed(future: Any) -> None:
             try:
                 future.get()
-                self.event_post(self.plugin, id, "alloc", {"bypass": True})
+                self.event_post(id, "alloc", {"bypass": True})
             except OSError as exc:
                 note = f"the resources from {self.name} cannot be assigned: {exc.strerror}"
-                self.raise_exception(self.plugin, id, "alloc", 0, note)
+                self.raise_exception(id, "alloc", 0, note)
 
         import flux.job
         import flux.kvs
@@ -306,9 +304,9 @@ class PluginHost:
 
     # -- calls from Plugin -------------------------------------------------------------------------
 
-    def handlers_changed(self, plugin: Plugin, topic: str) -> None:
+    def handlers_changed(self, topic: str) -> None:
         needed = ("conf.update", "job.update", "job.state.depend")
-        if topic in needed or plugin.handlers.exactly(topic):
+        if topic in needed or self.plugin.handlers.exactly(topic):
             self._register(topic)
         elif topic in self._registered:
             self._registered.discard(topic)
@@ -319,11 +317,11 @@ class PluginHost:
             _check(lib.jobtap_add_handler(self.p, topic.encode(), self.key))
             self._registered.add(topic)
 
-    def set_name(self, plugin: Plugin, name: str) -> None:
+    def set_name(self, name: str) -> None:
         _check(lib.flux_plugin_set_name(self.p, name.encode()))
         self._service_name = name
 
-    def set_load_sort_order(self, plugin: Plugin, mode: str) -> None:
+    def set_load_sort_order(self, mode: str) -> None:
         _check(lib.flux_jobtap_set_load_sort_order(self.p, mode.encode()))
 
     def _id(self, id: int) -> int:
@@ -336,7 +334,7 @@ class PluginHost:
             raise OSError(errno.EINVAL, "CURRENT_JOB: not in a callback for a job")
         return current
 
-    def job_lookup(self, plugin: Plugin, id: int) -> CallbackArgs:
+    def job_lookup(self, id: int) -> CallbackArgs:
         args = lib.flux_jobtap_job_lookup(self.p, self._id(id))
         if args == ffi.NULL:
             raise _error("unknown job id")
@@ -354,12 +352,12 @@ class PluginHost:
         finally:
             lib.flux_plugin_arg_destroy(args)
 
-    def get_job_result(self, plugin: Plugin, id: int) -> int:
+    def get_job_result(self, id: int) -> int:
         result = lib.jobtap_result(self.p, self._id(id))
         _check(result, _RESULT)
         return result
 
-    def job_event_posted(self, plugin: Plugin, id: int, name: str) -> bool:
+    def job_event_posted(self, id: int, name: str) -> bool:
         id = self._id(id)
         ffi.errno = 0
         answer = lib.flux_jobtap_job_event_posted(self.p, id, name.encode())
@@ -367,7 +365,7 @@ class PluginHost:
             self._lookup(id, "state")  # ENOENT; otherwise no job ever had an event of that name
         return answer == 1
 
-    def job_set_flag(self, plugin: Plugin, id: int, flag: str) -> None:
+    def job_set_flag(self, id: int, flag: str) -> None:
         id = self._id(id)
         texts = {errno.EINVAL: f"job_set_flag: this flux-core has no flag {flag!r}", **_JOB}
         _check(lib.flux_jobtap_job_set_flag(self.p, id, flag.encode()), texts)
@@ -379,7 +377,7 @@ class PluginHost:
         except OSError:
             return False
 
-    def raise_exception(self, plugin: Plugin, id: int, type: str, severity: int, note: str) -> None:
+    def raise_exception(self, id: int, type: str, severity: int, note: str) -> None:
         id = self._id(id)
         if severity == 0 and self._lookup(id, "state") == NEW:
             # The job manager refuses a severe exception on a job that is not validated yet. It is
@@ -397,9 +395,7 @@ class PluginHost:
         for type, note in self._late.pop(id, ()):
             lib.jobtap_raise_exception(self.p, id, type.encode(), 0, note.encode())
 
-    def event_post(
-        self, plugin: Plugin, id: int, name: str, context: dict[str, Any] | None
-    ) -> None:
+    def event_post(self, id: int, name: str, context: dict[str, Any] | None) -> None:
         text = json.dumps(context).encode() if context else ffi.NULL
         id = self._id(id)
         if name == "resource-update" and context:
@@ -414,7 +410,7 @@ class PluginHost:
         turn = core_lib.flux_reactor_now(self._reactor)
         self._posts.count(turn, self.plugin.name, name, id)
 
-    def dependency_add(self, plugin: Plugin, id: int, description: str) -> None:
+    def dependency_add(self, id: int, description: str) -> None:
         id = self._id(id)
         known = _dependencies_of(id, self._lookup(id, "state"))
         if known.get(description):
@@ -425,7 +421,7 @@ class PluginHost:
         _check(lib.flux_jobtap_dependency_add(self.p, id, description.encode()), texts)
         _dependencies.of(id, dict, self._is_active)[description] = True
 
-    def dependency_remove(self, plugin: Plugin, id: int, description: str) -> None:
+    def dependency_remove(self, id: int, description: str) -> None:
         id = self._id(id)
         known = _dependencies_of(id, self._lookup(id, "state"))
         text = f"no open dependency {description}"
@@ -440,51 +436,51 @@ class PluginHost:
         rc = lib.flux_jobtap_dependency_remove(self.p, id, description.encode())
         _check(rc, {errno.ENOENT: text, **_DEPEND})
 
-    def reprioritize_job(self, plugin: Plugin, id: int, priority: int) -> None:
+    def reprioritize_job(self, id: int, priority: int) -> None:
         _check(lib.flux_jobtap_reprioritize_job(self.p, self._id(id), priority), _JOB)
 
-    def reprioritize_all(self, plugin: Plugin) -> None:
+    def reprioritize_all(self) -> None:
         _check(lib.flux_jobtap_reprioritize_all(self.p))
 
-    def jobspec_update(self, plugin: Plugin, updates: dict[str, Any]) -> None:
+    def jobspec_update(self, updates: dict[str, Any]) -> None:
         id = self._id(CURRENT_JOB)
         if fetch(args_address(_running[-1].args), "state") >= RUN:
             raise OSError(errno.EINVAL, _UPDATE[errno.EINVAL])
         self._count(id, "jobspec-update")
         _running[-1].updates.update(updates)
 
-    def jobspec_update_id(self, plugin: Plugin, id: int, updates: dict[str, Any]) -> None:
+    def jobspec_update_id(self, id: int, updates: dict[str, Any]) -> None:
         id = self._id(id)
         self._lookup(id, "id")
         self._count(id, "jobspec-update")
         _check(lib.jobtap_jobspec_update(self.p, 0, id, json.dumps(updates).encode()), _UPDATE)
 
-    def job_subscribe(self, plugin: Plugin, id: int) -> None:
+    def job_subscribe(self, id: int) -> None:
         _check(lib.flux_jobtap_job_subscribe(self.p, self._id(id)), _JOB)
 
-    def job_unsubscribe(self, plugin: Plugin, id: int) -> None:
+    def job_unsubscribe(self, id: int) -> None:
         lib.flux_jobtap_job_unsubscribe(self.p, self._id(id))
 
     # -- auxiliary data: C keeps a handle, and frees it with the job -------------------------------
 
-    def job_aux_set(self, plugin: Plugin, id: int, name: str, value: Any, free_fn: Any) -> None:
+    def job_aux_set(self, id: int, name: str, value: Any, free_fn: Any) -> None:
         id = self._id(id)
         if self._lookup(id, "state") == INACTIVE:
             raise OSError(errno.EINVAL, "job is inactive")
-        self.job_aux_delete(plugin, id, name)
+        self.job_aux_delete(id, name)
         entry = AuxEntry(self, id, name, value, free_fn)
         rc = lib.jobtap_job_aux_set(self.p, id, name.encode(), entry.handle)
         _check(rc, _JOB)
         self.aux[id, name] = entry
 
-    def job_aux_get(self, plugin: Plugin, id: int, name: str, default: Any) -> Any:
+    def job_aux_get(self, id: int, name: str, default: Any) -> Any:
         entry = self.aux.get((self._id(id), name))
         if entry is None:
             self._lookup(self._id(id), "id")
             return default
         return entry.value
 
-    def job_aux_delete(self, plugin: Plugin, id: int, name: str) -> None:
+    def job_aux_delete(self, id: int, name: str) -> None:
         id = self._id(id)
         entry = self.aux.get((id, name))
         if entry is None:
@@ -492,7 +488,7 @@ class PluginHost:
         else:
             _check(lib.flux_jobtap_job_aux_delete_value(self.p, id, entry.handle), _JOB)
 
-    def job_aux_delete_value(self, plugin: Plugin, id: int, value: Any) -> None:
+    def job_aux_delete_value(self, id: int, value: Any) -> None:
         id = self._id(id)
         self._lookup(id, "id")
         for entry in list(self.aux.values()):
@@ -501,9 +497,7 @@ class PluginHost:
 
     # -- prologs and epilogs -----------------------------------------------------------------------
 
-    def perilog_start(
-        self, plugin: Plugin, id: int, kind: str, description: str, if_removed: int
-    ) -> None:
+    def perilog_start(self, id: int, kind: str, description: str, if_removed: int) -> None:
         current = lib.jobtap_id(_running[-1].args) if _running else -1
         id = self._id(id)
         perilogs.check_room(sum(host.perilogs.count(id) for host in _loaded.values()), id, kind)
@@ -515,15 +509,13 @@ class PluginHost:
         else:
             # The C function only works on the current job. For other jobs its event is posted here.
             state = self._lookup(id, "state")
-            late = state > RUN or self.job_event_posted(plugin, id, "start")
+            late = state > RUN or self.job_event_posted(id, "start")
             if late if kind == "prolog" else state != CLEANUP:
                 raise OSError(errno.EINVAL, _PERILOG[kind][errno.EINVAL])
-            self.event_post(plugin, id, f"{kind}-start", {"description": description})
+            self.event_post(id, f"{kind}-start", {"description": description})
         self.perilogs.started(Perilog(id, kind, description, if_removed))
 
-    def perilog_finish(
-        self, plugin: Plugin, id: int, kind: str, description: str, status: int
-    ) -> None:
+    def perilog_finish(self, id: int, kind: str, description: str, status: int) -> None:
         id = self._id(id)
         loaded = (host.perilogs for host in _loaded.values())
         known = perilogs.is_open(loaded, id, kind, description)
@@ -547,12 +539,12 @@ class PluginHost:
         if self._lookup(id, "state") == INACTIVE:
             return
         if note is not None:
-            self.raise_exception(self.plugin, id, kind, 0 if kind == "prolog" else 1, note)
+            self.raise_exception(id, kind, 0 if kind == "prolog" else 1, note)
         self._post_finish(id, kind, perilog.description, status)
 
     # -- other plugins, services -------------------------------------------------------------------
 
-    def call(self, plugin: Plugin, id: int, topic: str, args: Any) -> dict[str, Any]:
+    def call(self, id: int, topic: str, args: Any) -> dict[str, Any]:
         id = self._id(id)
         mine = ffi.NULL
         if args is None:
@@ -586,9 +578,7 @@ class PluginHost:
             answer["priority"] = PRIORITY_UNAVAIL
         return answer
 
-    def service_register(
-        self, plugin: Plugin, method: str, rolemask: int, callback: Callable[..., Any]
-    ) -> None:
+    def service_register(self, method: str, rolemask: int, callback: Callable[..., Any]) -> None:
         name = self._service_name
         topic = f"job-manager.{name}.{method}"
         if any(entry[2] == topic for entry in _services.values()):

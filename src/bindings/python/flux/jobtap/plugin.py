@@ -88,13 +88,13 @@ class Plugin:
             raise TypeError(f"add_handler: the callback for {topic!r} is not callable")
         if why is not None:
             self.handle.log(LOG_ERR, f"jobtap: {self.name}: add_handler: {topic}: {why}")
-        self._host.handlers_changed(self, topic)
+        self._host.handlers_changed(topic)
 
     def set_name(self, name: str) -> None:
         """Set the plugin's name in service topics. Default: the file name up to the first dot."""
         if not name or type(name) is not str or "." in name or "/" in name:
             raise OSError(errno.EINVAL, f"set_name: {name!r} cannot be part of a service topic")
-        self._host.set_name(self, validation.word(name, "set_name"))
+        self._host.set_name(validation.word(name, "set_name"))
 
     def set_load_sort_order(self, mode: str | None) -> None:
         """Set the order in which job.create and job.new are called for jobs that exist when the
@@ -109,7 +109,7 @@ class Plugin:
                 errno.EINVAL,
                 f"set_load_sort_order: {mode!r}: expected 'state', '-state' or 'none'",
             )
-        self._host.set_load_sort_order(self, mode or "none")
+        self._host.set_load_sort_order(mode or "none")
 
     def get_flux(self) -> Any:
         """The job manager's handle."""
@@ -137,19 +137,19 @@ class Plugin:
 
     def job_lookup(self, id: int) -> Mapping[str, Any]:
         """Return the `args` of a callback for an active or inactive job."""
-        found: Mapping[str, Any] = self._host.job_lookup(self, validation.job_id(id))
+        found: Mapping[str, Any] = self._host.job_lookup(validation.job_id(id))
         return found
 
     def get_job_result(self, id: int) -> int:
         """Return the result of a job in CLEANUP or INACTIVE: FLUX_JOB_RESULT_COMPLETED (1), FAILED
         (2), CANCELED (4) or TIMEOUT (8)."""
-        result: int = self._host.get_job_result(self, validation.job_id(id))
+        result: int = self._host.get_job_result(validation.job_id(id))
         return result
 
     def job_event_posted(self, id: int, name: str) -> bool:
         """Whether an event of this name was ever posted for the job."""
         validation.text(name, "name")
-        posted: bool = self._host.job_event_posted(self, validation.job_id(id), name)
+        posted: bool = self._host.job_event_posted(validation.job_id(id), name)
         return posted
 
     def job_set_flag(self, id: int, flag: str) -> None:
@@ -159,16 +159,14 @@ class Plugin:
         With ``alloc-bypass`` a plugin assigns the job's resources, in its answer to
         job.state.sched. It must be set in job.validate.
         """
-        self._host.job_set_flag(self, validation.job_id(id), validation.flag(flag))
+        self._host.job_set_flag(validation.job_id(id), validation.flag(flag))
 
     def raise_exception(self, id: int, type: str, severity: int, note: str = "") -> None:
         """Raise an exception on a job. Severity 0 ends the job; severities 1 to 7 are only
         recorded."""
         validation.exception_type(type, "raise_exception: type")
         note = validation.text(note, "note")
-        self._host.raise_exception(
-            self, validation.job_id(id), type, validation.severity(severity), note
-        )
+        self._host.raise_exception(validation.job_id(id), type, validation.severity(severity), note)
 
     def event_post(self, id: int, name: str, context: dict[str, Any] | None = None) -> None:
         """Post event `name` with `context` (dict) to a job's eventlog (RFC 18, 21).
@@ -180,7 +178,7 @@ class Plugin:
                 required by RFC 21
         """
         context = self._check_event(name, context)
-        self._host.event_post(self, validation.job_id(id), name, context)
+        self._host.event_post(validation.job_id(id), name, context)
 
     # -- dependencies ------------------------------------------------------------------------------
 
@@ -193,7 +191,7 @@ class Plugin:
             OSError: EEXIST: it was added and removed before. EINVAL: the job is past DEPEND
         """
         description = validation.text(description, "description")
-        self._host.dependency_add(self, validation.job_id(id), description)
+        self._host.dependency_add(validation.job_id(id), description)
 
     def dependency_remove(self, id: int, description: str) -> None:
         """Remove a dependency that is met. The job may have reached SCHED on return.
@@ -202,7 +200,7 @@ class Plugin:
             OSError: ENOENT: the job has no such open dependency
         """
         description = validation.text(description, "description")
-        self._host.dependency_remove(self, validation.job_id(id), description)
+        self._host.dependency_remove(validation.job_id(id), description)
 
     # -- priority ----------------------------------------------------------------------------------
 
@@ -221,11 +219,11 @@ class Plugin:
             priority (int): 0 to 4294967295
         """
         if validation.priority(priority) != PRIORITY_UNAVAIL:
-            self._host.reprioritize_job(self, validation.job_id(id), priority)
+            self._host.reprioritize_job(validation.job_id(id), priority)
 
     def reprioritize_all(self) -> None:
         """Call job.priority.get for every job in PRIORITY or SCHED."""
-        self._host.reprioritize_all(self)
+        self._host.reprioritize_all()
 
     # -- jobspec -----------------------------------------------------------------------------------
 
@@ -236,22 +234,22 @@ class Plugin:
             updates (dict): dotted path, such as ``attributes.system.duration`` -> new value (RFC
                 21). All updates of a callback are posted as one event
         """
-        self._host.jobspec_update(self, validation.updates(updates, "jobspec_update"))
+        self._host.jobspec_update(validation.updates(updates, "jobspec_update"))
 
     def jobspec_update_id(self, id: int, updates: dict[str, Any]) -> None:
         """Update the jobspec of a job other than the current one; see `jobspec_update`."""
         updates = validation.updates(updates, "jobspec_update_id")
-        self._host.jobspec_update_id(self, validation.job_id(id), updates)
+        self._host.jobspec_update_id(validation.job_id(id), updates)
 
     # -- subscriptions, auxiliary data -------------------------------------------------------------
 
     def job_subscribe(self, id: int) -> None:
         """Call the job.event.* callbacks for a job, until it is inactive."""
-        self._host.job_subscribe(self, validation.job_id(id))
+        self._host.job_subscribe(validation.job_id(id))
 
     def job_unsubscribe(self, id: int) -> None:
         """Undo `job_subscribe`. No effect without such a job or subscription."""
-        self._host.job_unsubscribe(self, validation.job_id(id))
+        self._host.job_unsubscribe(validation.job_id(id))
 
     def job_aux_set(
         self, id: int, name: str, value: Any, free_fn: Callable[[Any], Any] | None = None
@@ -265,23 +263,19 @@ class Plugin:
             free_fn: ``free_fn(value)`` is called when the value is removed or replaced, or the job
                 is gone
         """
-        self._host.job_aux_set(
-            self, validation.job_id(id), validation.text(name, "name"), value, free_fn
-        )
+        self._host.job_aux_set(validation.job_id(id), validation.text(name, "name"), value, free_fn)
 
     def job_aux_get(self, id: int, name: str, default: Any = None) -> Any:
         """Return the value that this plugin attached to a job as `name`, or `default`."""
-        return self._host.job_aux_get(
-            self, validation.job_id(id), validation.text(name, "name"), default
-        )
+        return self._host.job_aux_get(validation.job_id(id), validation.text(name, "name"), default)
 
     def job_aux_delete(self, id: int, name: str) -> None:
         """Remove the value that this plugin attached to a job as `name`, if any."""
-        self._host.job_aux_delete(self, validation.job_id(id), validation.text(name, "name"))
+        self._host.job_aux_delete(validation.job_id(id), validation.text(name, "name"))
 
     def job_aux_delete_value(self, id: int, value: Any) -> None:
         """Remove an attached value from a job, identified by the object itself."""
-        self._host.job_aux_delete_value(self, validation.job_id(id), value)
+        self._host.job_aux_delete_value(validation.job_id(id), value)
 
     # -- prolog and epilog -------------------------------------------------------------------------
 
@@ -327,12 +321,12 @@ class Plugin:
     def _perilog_start(self, kind: str, description: str, id: int, if_removed: int) -> None:
         description = validation.text(description, "description")
         status = validation.wait_status(if_removed, f"{kind}_start: if_removed")
-        self._host.perilog_start(self, validation.job_id(id), kind, description, status)
+        self._host.perilog_start(validation.job_id(id), kind, description, status)
 
     def _perilog_finish(self, id: int, kind: str, description: str, status: int) -> None:
         validation.text(description, "description")
         validation.wait_status(status, f"{kind}_finish: status")
-        self._host.perilog_finish(self, validation.job_id(id), kind, description, status)
+        self._host.perilog_finish(validation.job_id(id), kind, description, status)
 
     # -- other plugins, services -------------------------------------------------------------------
 
@@ -353,7 +347,7 @@ class Plugin:
         """
         if validation.word(topic, "call: topic").startswith("job."):
             raise OSError(errno.EINVAL, f"call: topic {topic} is reserved for the job manager")
-        answer: dict[str, Any] = self._host.call(self, validation.job_id(id), topic, args)
+        answer: dict[str, Any] = self._host.call(validation.job_id(id), topic, args)
         return answer
 
     def service_register(self, method: str, callback: Callable[[Plugin, Any], Any]) -> None:
@@ -385,7 +379,7 @@ class Plugin:
                     f"a service answers by p.handle.respond(msg, payload), not by returning {type(answer).__name__}"
                 )
 
-        self._host.service_register(self, method, rolemask | FLUX_ROLE_OWNER, serve)
+        self._host.service_register(method, rolemask | FLUX_ROLE_OWNER, serve)
 
     def end(self) -> None:
         """Called by the host when the plugin is removed: every later method call raises OSError

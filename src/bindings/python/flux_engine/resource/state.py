@@ -8,28 +8,26 @@ from flux_engine.formats import constraint, hostlist, idset
 
 
 class DrainTable:
-    """The drained ranks of an inventory; sets of ranks are bounds (see `inventory`).
-
-    Attributes:
-        ranks (list): bounds of all drained ranks
-    """
+    """The drained ranks of an inventory; sets of ranks are bounds (see `inventory`)."""
 
     def __init__(self):
-        self.ranks = []
         self._info = {}  # rank -> (timestamp, reason)
+
+    @property
+    def ranks(self):
+        """The bounds of all drained ranks."""
+        return idset.from_ids(self._info)
 
     def drain(self, bounds, timestamp, reason):
         """Drain ranks; those drained already do not change, except that a missing reason is added."""
         for rank in idset.members(bounds):
             when, why = self._info.get(rank, (timestamp, None))
             self._info[rank] = (when, reason if why is None else why)
-        self.ranks = idset.union(self.ranks, bounds)
 
     def undrain(self, bounds):
         """Undrain ranks; those that are not drained are ignored."""
         for rank in idset.members(idset.intersect(bounds, self.ranks)):
             del self._info[rank]
-        self.ranks = idset.difference(self.ranks, bounds)
 
     def explained(self):
         """The bounds of the ranks drained with a reason."""

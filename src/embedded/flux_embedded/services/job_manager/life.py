@@ -79,9 +79,7 @@ class Life(Part):
             priority = 0 if job.urgency == URGENCY_HOLD else PRIORITY_MAX
         else:
             priority = out.get("priority", -1) if out else -1
-        if type(priority) is not int or priority > PRIORITY_MAX:
-            self.service.log(LOG_ERR, f"jobtap: {priority!r} is not a priority (0-{PRIORITY_MAX})")
-        elif priority >= 0:
+        if priority >= 0:
             if job.state == PRIORITY or priority != job.priority:
                 self.events.post(job, "priority", {"priority": priority})
         elif job.state == SCHED:

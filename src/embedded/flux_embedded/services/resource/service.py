@@ -163,10 +163,11 @@ class Resource(Service):
 
     def _drain(self, ranks, reason):
         self.state.drains.drain(ranks, self.now(), reason)
+        self._record_ranks("drain", ranks, {"reason": reason} if reason else {})
+
+    def _record_ranks(self, name, ranks, more):
         context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
-        if reason:
-            context["reason"] = reason
-        self._record("drain", context)
+        self._record(name, {**context, **more})
 
     @request("undrain", form=_DRAIN)
     def undrain(self, msg):
@@ -175,8 +176,7 @@ class Resource(Service):
         if others:
             raise FileExistsError(errno.EEXIST, f"{_ranks(others)} not drained")
         self.state.drains.undrain(ranks)
-        context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
-        self._record("undrain", context)
+        self._record_ranks("undrain", ranks, {})
         self._update()
         self.respond(msg)
 

@@ -5,7 +5,6 @@ import errno
 import os
 from types import MappingProxyType
 
-from _flux import module
 from flux.jobtap import perilogs, validation
 from flux.jobtap.callbacks import CallbackArgs, freeze
 from flux.jobtap.errors import FAILURES, brief
@@ -14,7 +13,6 @@ from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, PluginRPC, drop_future
 from flux.jobtap.plugin_resources import (
     PluginResources,
-    PostCounts,
     no_answer,
     refuse_to_wait,
     wait_limit,
@@ -72,79 +70,55 @@ class Builtin(Plugin):
         self.kvs = host.service.ctx.kvs
 
 
-class State:
-    """The host's record of one plugin.
+class Host:
+    """The job manager as one plugin sees it: that of the file `path`, or one of the job manager's own rules.
 
     Attributes:
+        plugin (Plugin): the plugin
         sort_order (str): see `Plugin.set_load_sort_order`
-        service (str): the plugin's part of its service topics
-        services (list): methods it has registered
         perilogs (Perilogs): the prologs and epilogs that it has open
-        plugin_resources (PluginResources): its watchers and futures; None for a rule of the job manager's own
+        plugin_resources (PluginResources): its watchers and futures
     """
 
-    def __init__(self, name, perilogs, plugin_resources=None):
-        self.sort_order = "none"
-        self.service = service_name(name)
-        self.services = []
-        self.perilogs = perilogs
-        self.plugin_resources = plugin_resources
-
-
-class Host:
-    """The job manager as its plugins see it; `states` has the State of each Plugin that is loaded."""
-
-    def __init__(self, jobtap):
+    def __init__(self, jobtap, name, path=None, args=None):
         self.jobtap = jobtap
         self.service, self.jobs, self.events = jobtap.service, jobtap.jobs, jobtap.events
-        self.states = {}
-        module.prepare()
-        self._posts = PostCounts()
-
-    # -- plugins ------------------------------------------------------------------------------------
-
-    def create(self, name, path, args):
-        """A plugin of a file."""
-        plugin_resources = PluginResources(
-            name,
-            lambda where, exc: self.report(plugin, where, exc),
-            lambda: self.jobtap.guest(plugin),
+        self.sort_order = "none"
+        self.perilogs = Perilogs(
+            self._finish, lambda text: self.service.log(LOG_ERR, f"jobtap: {text}")
         )
-        handle = PluginHandle(PluginFlux(self.service, plugin_resources), plugin_resources)
-        plugin = Plugin(self, name, path, args, handle=handle)
-        self.states[plugin] = State(name, self._perilogs(), plugin_resources)
-        return plugin
+        self.plugin_resources = PluginResources(
+            name, self.report, lambda: jobtap.guest(self.plugin)
+        )
+        self._name = service_name(name)  # in the topics of its services
+        self._methods = []  # those of its services
+        if path is None:
+            self.plugin = Builtin(self, name)
+        else:
+            handle = PluginFlux(self.service, self.plugin_resources)
+            handle = PluginHandle(handle, self.plugin_resources)
+            self.plugin = Plugin(self, name, path, args, handle=handle)
+        jobtap.hosts[self.plugin] = self
 
-    def create_builtin(self, name):
-        plugin = Builtin(self, name)
-        self.states[plugin] = State(name, self._perilogs())
-        return plugin
+    def report(self, where, exc):
+        self.jobtap.report(self.plugin, where, exc)
 
-    def report(self, plugin, where, exc):
-        self.jobtap.report(plugin, where, exc)
-
-    def handlers_changed(self, plugin, topic):
+    def handlers_changed(self, topic):
         self.jobtap.handlers_changed()
 
-    def set_name(self, plugin, name):
-        self.states[plugin].service = name
+    def set_name(self, name):
+        self._name = name
 
-    def set_load_sort_order(self, plugin, mode):
-        self.states[plugin].sort_order = mode
+    def set_load_sort_order(self, mode):
+        self.sort_order = mode
 
-    def end(self, plugin):
-        """`plugin` was removed: end its watchers, futures, services, prologs and epilogs."""
-        state = self.states[plugin]
-        for method in state.services:
+    def end(self):
+        """The plugin was removed: end its watchers, futures, services, prologs and epilogs."""
+        for method in self._methods:
             self.service.remove_method(method)
-        state.perilogs.end(plugin.name)
-        plugin.end()
-        if state.plugin_resources is not None:
-            state.plugin_resources.end(_drop_future)
-        del self.states[plugin]
-
-    def _perilogs(self):
-        return Perilogs(self._finish, lambda text: self.service.log(LOG_ERR, f"jobtap: {text}"))
+        self.perilogs.end(self.plugin.name)
+        self.plugin.end()
+        self.plugin_resources.end(_drop_future)
 
     def _finish(self, perilog, status, note):
         """Finish a prolog or an epilog in its plugin's place; a job whose prolog has failed does not run."""
@@ -170,52 +144,52 @@ class Host:
             raise OSError(errno.ENOENT, "unknown job id, or the job is inactive")
         return job
 
-    def _count(self, plugin, job, name):
+    def _count(self, job, name):
         """Count an event that a plugin posts; OSError (ELOOP) if it posts without end."""
-        self._posts.count(self.events.cascade, plugin.name, name, job.id)
+        self.jobtap.posts.count(self.events.cascade, self.plugin.name, name, job.id)
 
-    def _post(self, plugin, job, name, context):
+    def post(self, job, name, context):
         """Post an event for a plugin, unless it posts without end."""
-        self._count(plugin, job, name)
+        self._count(job, name)
         self.events.post(job, name, context)
 
-    def job_lookup(self, plugin, id):
+    def job_lookup(self, id):
         job = self._job(id, active=False)
         source = JobSource(job, {})
-        if isinstance(plugin, Builtin):
+        if isinstance(self.plugin, Builtin):
             return source.raw()
         args = CallbackArgs(source)
         args.release(True)
         return args
 
-    def get_job_result(self, plugin, id):
+    def get_job_result(self, id):
         job = self._job(id, active=False)
         if job.state < CLEANUP:
             raise OSError(errno.EINVAL, "job has no result yet")
         return job.result
 
-    def job_event_posted(self, plugin, id, name):
+    def job_event_posted(self, id, name):
         job = self._job(id, active=False)
         return job.was_posted(name) or any(event["name"] == name for event in job.queue)
 
-    def job_set_flag(self, plugin, id, flag):
-        self._post(plugin, self._job(id), "set-flags", {"flags": [flag]})
+    def job_set_flag(self, id, flag):
+        self.post(self._job(id), "set-flags", {"flags": [flag]})
 
-    def raise_exception(self, plugin, id, type, severity, note):
+    def raise_exception(self, id, type, severity, note):
         job = self._job(id)
-        self._count(plugin, job, "exception")
+        self._count(job, "exception")
         self.events.raise_exception(job, type, severity, note)
 
-    def event_post(self, plugin, id, name, context):
+    def event_post(self, id, name, context):
         job = self._job(id)
         if name == "resource-update":
             now = self.service.kernel.time
             validation.resource_update(job.R is not None, context["expiration"], now)
-        self._post(plugin, job, name, context)
+        self.post(job, name, context)
 
     # -- dependencies ------------------------------------------------------------------------------------
 
-    def dependency_add(self, plugin, id, description):
+    def dependency_add(self, id, description):
         job = self._job(id)
         if job.state > states.DEPEND:
             raise OSError(errno.EINVAL, "dependencies belong to DEPEND state")
@@ -229,40 +203,36 @@ class Host:
             return
         if queued_add or description in (job.dependencies or ()):
             raise FileExistsError(errno.EEXIST, f"dependency {description} was added before")
-        self._post(plugin, job, "dependency-add", {"description": description})
+        self.post(job, "dependency-add", {"description": description})
 
-    def dependency_remove(self, plugin, id, description):
+    def dependency_remove(self, id, description):
         job = self._job(id)
         events = self.events
         is_open = job.dependencies is not None and job.dependencies.get(description)
         is_open = is_open or events.queued(job, "dependency-add", description)
         if not is_open or events.queued(job, "dependency-remove", description):
             raise FileNotFoundError(errno.ENOENT, f"no open dependency {description}")
-        self._post(plugin, job, "dependency-remove", {"description": description})
+        self.post(job, "dependency-remove", {"description": description})
 
     # -- priority, jobspec ---------------------------------------------------------------------------------
 
-    def reprioritize_job(self, plugin, id, priority):
+    def reprioritize_job(self, id, priority):
         self.service.life.set_priority(self._job(id), priority)
 
-    def reprioritize_all(self, plugin):
+    def reprioritize_all(self):
         self.service.life.reprioritize_all()
 
-    def jobspec_update(self, plugin, updates):
+    def jobspec_update(self, updates):
         job = self._job(CURRENT_JOB)
         self._check_update(job)
         self.jobtap.collect_updates(updates)
 
-    def jobspec_update_id(self, plugin, id, updates):
+    def jobspec_update_id(self, id, updates):
         job = self._job(id)
         if job is self.jobtap.current_job():
             raise OSError(errno.EINVAL, "jobspec_update_id: use jobspec_update for the current job")
         self._check_update(job)
-        self._post(plugin, job, "jobspec-update", updates)
-
-    def post_updates(self, plugin, job, updates):
-        """Post the updates that a callback has collected with jobspec_update."""
-        self._post(plugin, job, "jobspec-update", updates)
+        self.post(job, "jobspec-update", updates)
 
     @staticmethod
     def _check_update(job):
@@ -273,70 +243,69 @@ class Host:
 
     # -- subscriptions, auxiliary data -----------------------------------------------------------------------
 
-    def job_subscribe(self, plugin, id):
+    def job_subscribe(self, id):
         job = self._job(id)
         if job.subscribers is None:
             job.subscribers = []
-        if plugin not in job.subscribers:
-            job.subscribers.append(plugin)
+        if self.plugin not in job.subscribers:
+            job.subscribers.append(self.plugin)
 
-    def job_unsubscribe(self, plugin, id):
+    def job_unsubscribe(self, id):
         try:
             job = self._job(id, active=False)
         except FileNotFoundError:
             return
-        if job.subscribers and plugin in job.subscribers:
-            job.subscribers.remove(plugin)
+        if job.subscribers and self.plugin in job.subscribers:
+            job.subscribers.remove(self.plugin)
 
-    def job_aux_set(self, plugin, id, name, value, free_fn):
+    def job_aux_set(self, id, name, value, free_fn):
         job = self._job(id)
         if job.aux is None:
             job.aux = {}
-        self.jobtap.free_aux(job, (plugin, name))
-        job.aux[(plugin, name)] = (value, free_fn)
+        self.jobtap.free_aux(job, (self.plugin, name))
+        job.aux[(self.plugin, name)] = (value, free_fn)
 
-    def job_aux_get(self, plugin, id, name, default):
+    def job_aux_get(self, id, name, default):
         aux = self._job(id, active=False).aux
-        return aux.get((plugin, name), (default, None))[0] if aux else default
+        return aux.get((self.plugin, name), (default, None))[0] if aux else default
 
-    def job_aux_delete(self, plugin, id, name):
-        self.jobtap.free_aux(self._job(id, active=False), (plugin, name))
+    def job_aux_delete(self, id, name):
+        self.jobtap.free_aux(self._job(id, active=False), (self.plugin, name))
 
-    def job_aux_delete_value(self, plugin, id, value):
+    def job_aux_delete_value(self, id, value):
         job = self._job(id, active=False)
         for key, (held, _) in list((job.aux or {}).items()):
-            if key[0] is plugin and held is value:
+            if key[0] is self.plugin and held is value:
                 self.jobtap.free_aux(job, key)
 
     # -- prolog and epilog -------------------------------------------------------------------------------------
 
-    def perilog_start(self, plugin, id, kind, description, if_removed):
+    def perilog_start(self, id, kind, description, if_removed):
         job = self._job(id)
         if kind == "prolog":
             if job.state > RUN or job.start_pending or job.was_posted("start"):
                 raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
         elif job.state != CLEANUP:
             raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state")
-        open_now = sum(state.perilogs.count(job.id) for state in self.states.values())
+        open_now = sum(host.perilogs.count(job.id) for host in self.jobtap.hosts.values())
         perilogs.check_room(open_now, job.id, kind)
-        self.states[plugin].perilogs.started(Perilog(job.id, kind, description, if_removed))
-        self._post(plugin, job, f"{kind}-start", {"description": description})
+        self.perilogs.started(Perilog(job.id, kind, description, if_removed))
+        self.post(job, f"{kind}-start", {"description": description})
 
-    def perilog_finish(self, plugin, id, kind, description, status):
+    def perilog_finish(self, id, kind, description, status):
         job = self._job(id)
-        loaded = (state.perilogs for state in self.states.values())
-        perilogs.is_open(loaded, job.id, kind, description)
+        hosts = self.jobtap.hosts.values()
+        perilogs.is_open((host.perilogs for host in hosts), job.id, kind, description)
         queued = [event["name"] for event in job.queue]
         if job.perilogs + queued.count(f"{kind}-start") <= queued.count(f"{kind}-finish"):
             raise OSError(errno.EINVAL, f"job has no open {kind}")
-        any(state.perilogs.finished(job.id, kind, description) for state in self.states.values())
+        any(host.perilogs.finished(job.id, kind, description) for host in hosts)
         context = {"description": description, "status": status}
-        self._post(plugin, job, f"{kind}-finish", context)
+        self.post(job, f"{kind}-finish", context)
 
     # -- other plugins, services ---------------------------------------------------------------------------------
 
-    def call(self, plugin, id, topic, args):
-        jobtap = self.jobtap
+    def call(self, id, topic, args):
         job = self._job(id, active=False)
         if args is None:
             source = JobSource(job, {})
@@ -344,11 +313,10 @@ class Host:
             source = args.source()
         else:
             source = DictSource(freeze(validation.plain(dict(args), "call: args")))
-        return jobtap.call_or_raise(job, topic, source)
+        return self.jobtap.call_or_raise(job, topic, source)
 
-    def service_register(self, plugin, method, rolemask, callback):
-        state = self.states[plugin]
-        full = f"{state.service}.{method}"
+    def service_register(self, method, rolemask, callback):
+        full = f"{self._name}.{method}"
         if f"job-manager.{full}" in self.service.methods:
             raise FileExistsError(errno.EEXIST, f"job-manager.{full} is registered already")
 
@@ -356,16 +324,16 @@ class Host:
             if not msg.rolemask & (rolemask | ROLE_OWNER):
                 raise OSError(errno.EPERM, os.strerror(errno.EPERM))
             try:
-                with self.jobtap.guest(plugin, f"service {full}"):
-                    callback(plugin, msg)
+                with self.jobtap.guest(self.plugin, f"service {full}"):
+                    callback(self.plugin, msg)
             except OSError:
                 raise
             except FAILURES as exc:  # an error of the plugin: its caller is told, others continue
-                self.report(plugin, f"service {full}", exc)
-                raise OSError(errno.EIO, f"{plugin.name}: {brief(exc)}") from None
+                self.report(f"service {full}", exc)
+                raise OSError(errno.EIO, f"{self.plugin.name}: {brief(exc)}") from None
 
         self.service.add_method(full, serve, guest=bool(rolemask & ~OWNER_ROLES))
-        state.services.append(full)
+        self._methods.append(full)
 
 
 class DictSource:

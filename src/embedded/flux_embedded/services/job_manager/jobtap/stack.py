@@ -13,6 +13,7 @@ import sys
 from contextlib import contextmanager
 from types import MappingProxyType
 
+from _flux import module
 from flux.jobtap import plugin_file, process_guard, validation
 from flux.jobtap.callbacks import CallbackArgs, FrozenDict, freeze, read_answer
 from flux.jobtap.errors import (
@@ -26,6 +27,7 @@ from flux.jobtap.errors import (
     describe_for_log,
     trace,
 )
+from flux.jobtap.plugin_resources import PostCounts
 from flux.jobtap.validation import PRIORITY_UNAVAIL
 from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
 from flux_embedded.services.job_manager.part import Part
@@ -45,13 +47,16 @@ class Jobtap(Part):
 
     Attributes:
         plugins (list): in load order
-        host (Host): the job manager's functions for plugins
+        hosts (dict): Plugin -> its Host, of those that are loaded or being loaded
+        posts (PostCounts): the events that plugins have posted in this turn
     """
 
     def __init__(self, service):
         super().__init__(service)
         self.plugins = []
-        self.host = Host(self)
+        self.hosts = {}
+        self.posts = PostCounts()
+        module.prepare()
         self._table = {}
         self._own_rules = set()  # topics handled by the job manager's own rules only
         self._current = []
@@ -96,7 +101,7 @@ class Jobtap(Part):
         task = self.service.task
         former, task.handle = task.handle, plugin.handle
         self._guests.append(plugin)
-        perilogs = self.host.states[plugin].perilogs
+        perilogs = self.hosts[plugin].perilogs
         try:
             with perilogs.call(f"{plugin.name}: {what}"):
                 yield
@@ -175,14 +180,14 @@ class Jobtap(Part):
             job.busy = True
         try:
             for plugin, callback in handlers:
-                if plugin not in self.host.states:
+                if plugin not in self.hosts:
                     continue  # removed by an earlier callback
                 self._updates.append(None)
                 try:
                     answer = self._call_one(plugin, callback, topic, source, views)
                     updates = self._updates[-1]
                     if updates:
-                        self.host.post_updates(plugin, job, updates)
+                        self.hosts[plugin].post(job, "jobspec-update", updates)
                         if job.state == states.NEW:
                             _release(views)  # the next callbacks see another jobspec
                 except FAILURES as exc:
@@ -328,7 +333,7 @@ class Jobtap(Part):
         """Load the plugin file `path`, or the builtin plugin of that name; OSError has the text ``flux jobtap`` shows."""
         builtin = self._builtins.get(path)
         if builtin is not None:
-            name, full = path, "builtin"
+            name = path
         else:
             directories = (
                 self.service.config.get("job-manager", {}).get("plugin-searchpath", "").split(":")
@@ -337,14 +342,14 @@ class Jobtap(Part):
         if any(plugin.name == name for plugin in self.plugins):
             raise OSError(errno.EEXIST, f"{name} already loaded")
         if builtin is not None:
-            return self.add(self.host.create_builtin(name), builtin)
-        plugin = self.host.create(name, full, args)
+            return self.add(Host(self, name).plugin, builtin)
+        plugin = Host(self, name, full, args).plugin
         try:
             with self.guest(plugin):
                 init = plugin_file.run_plugin_file(full)
         except OSError as exc:
             self.service.log(LOG_DEBUG, trace(exc.__cause__ or exc))
-            self.host.end(plugin)
+            self._end(plugin)
             raise
         return self.add(plugin, init)
 
@@ -374,7 +379,7 @@ class Jobtap(Part):
         """Announce the existing jobs to a new plugin: job.create and job.new, and for those in DEPEND also their
         dependencies and job.state.depend."""
         jobs = [job for job in self.jobs.active.values() if job.state != states.NEW]
-        mode = self.host.states[plugin].sort_order
+        mode = self.hosts[plugin].sort_order
         if mode != "none":
             sign = -1 if mode == "-state" else 1
             jobs.sort(key=lambda job: (sign * job.state, job.id))
@@ -434,7 +439,11 @@ class Jobtap(Part):
             for key in [key for key in job.aux or () if key[0] is plugin]:
                 self.free_aux(job, key)
         self.handlers_changed()
-        self.host.end(plugin)
+        self._end(plugin)
+
+    def _end(self, plugin):
+        self.hosts[plugin].end()
+        del self.hosts[plugin]
 
     # -- configuration ---------------------------------------------------------------------------------
 
