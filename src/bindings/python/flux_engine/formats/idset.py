@@ -91,7 +91,7 @@ def _with(bounds, runs, absent):
     bounds = [*bounds]
     it = iter(runs)
     for lo, hi in zip(it, it):
-        # A bound at an odd index, or a gap in front of one, ends a run.
+        # At an odd place the id lies in a run, or ends one.
         first, last = bisect_left(bounds, lo), bisect_right(bounds, hi)
         bounds[first:last] = [lo] * (first % 2 == absent) + [hi] * (last % 2 == absent)
     return bounds
