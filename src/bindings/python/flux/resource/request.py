@@ -648,17 +648,12 @@ class ResourceRequest:
     @property
     def ncores(self) -> int:
         """Minimum number of cores, in total."""
-        return self._total(self.shape.slot_size)
+        return self.shape.least_count * self.shape.need[0]
 
     @property
     def ngpus(self) -> int:
         """Minimum number of GPUs, in total."""
-        return self._total(self.shape.gpu_per_slot)
-
-    def _total(self, each: int) -> int:
-        shape = self.shape
-        nodes = 1 if shape.node_count is None else shape.node_count.min
-        return nodes * shape.slot_count.min * each
+        return self.shape.least_count * self.shape.need[1]
 
     @classmethod
     def from_jobspec(cls, jobspec: Any) -> Self:

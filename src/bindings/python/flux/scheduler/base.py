@@ -91,15 +91,11 @@ def _event(
             return
         if arguments is not None:
             self._passes.events += 1
-            self._host.clock.freeze()
             try:
-                try:
-                    getattr(self, method)(*arguments)
-                except Exception:
-                    self._errors.report(name, trace=True)
-                self._request_schedule()
-            finally:
-                self._host.clock.thaw()
+                getattr(self, method)(*arguments)
+            except Exception:
+                self._errors.report(name, trace=True)
+            self._request_schedule()
 
     return handle
 
@@ -678,24 +674,20 @@ class Scheduler(BrokerModule):
             self._errors.report(f"alloc: {host.name_of(jobid)}: a second request is ignored")
             return
         self._passes.events += 1
-        now = self._host.clock.freeze()
         try:
+            priority, userid, t_submit, jobspec = messages.submission_of(payload, self.now)
+        except ValueError as exc:
+            self._errors.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
+            self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
+        else:
+            request.userid = userid
             try:
-                priority, userid, t_submit, jobspec = messages.submission_of(payload, now)
-            except ValueError as exc:
-                self._errors.report(f"alloc: {host.name_of(jobid)}: malformed request: {exc}")
-                self._errors.guard("deny", request.deny, f"scheduler error: {exc}")
-            else:
-                request.userid = userid
-                try:
-                    self.alloc(request, jobid, priority, userid, t_submit, jobspec)
-                except Exception as exc:
-                    self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
-                    if not request.finalized:
-                        self._errors.guard("deny", request.deny, messages.error_note(exc))
-            self._request_schedule()
-        finally:
-            self._host.clock.thaw()
+                self.alloc(request, jobid, priority, userid, t_submit, jobspec)
+            except Exception as exc:
+                self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
+                if not request.finalized:
+                    self._errors.guard("deny", request.deny, messages.error_note(exc))
+        self._request_schedule()
 
     _handle_cancel = _event("sched.cancel", _read_cancel, "cancel")
     _handle_prioritize = _event("sched.prioritize", _read_priorities, "prioritize")

@@ -181,10 +181,6 @@ class Decision:
         """Make a pass, in steps. A policy without a decision of its own has a ``schedule()``."""
         return ()
 
-    def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
-        """Start a job that has been allocated resources."""
-        self.policy.start_or_deny(job, alloc)
-
 
 class Planning:
     """A scheduler's plan, with the resources that admission rules keep from jobs, and the promises.

@@ -25,7 +25,7 @@ class Clock:
     The bindings have no documented function for it, and the operating system's time does not apply:
     an emulated instance may stop or speed up time. Only this class reads it.
 
-    A reading costs some microseconds, and a pass needs one per job. So while a policy's code runs,
+    A reading costs some microseconds, and a pass needs one per job. So during a step of a pass,
     between `freeze` and `thaw`, one reading is kept: the reactor's time does not change during a
     callback.
     """
@@ -41,10 +41,9 @@ class Clock:
             return self._frozen
         return float(self.handle.reactor_now(self._reactor))
 
-    def freeze(self) -> float:
-        """Read the clock, and keep the reading until `thaw`. Return it."""
-        now = self._frozen = float(self.handle.reactor_now(self._reactor))
-        return now
+    def freeze(self) -> None:
+        """Read the clock, and keep the reading until `thaw`."""
+        self._frozen = float(self.handle.reactor_now(self._reactor))
 
     def thaw(self) -> None:
         """Read the clock again: the reactor continues."""

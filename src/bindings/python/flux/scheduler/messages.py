@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import re
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -62,23 +61,23 @@ def jobid_of(payload: dict[str, Any]) -> int:
     raise _no_integer("id", ID_MAX, jobid)
 
 
-def submission_of(payload: dict[str, Any], now: float) -> tuple[int, int, float, Any]:
+def submission_of(payload: dict[str, Any], now: Callable[[], float]) -> tuple[int, int, float, Any]:
     """Return a job's priority, userid, time of submission and jobspec in ``sched.alloc``. Raises
     ValueError if the priority is invalid. An invalid userid is `USERID_MAX` (unknown), an invalid
-    time `now`."""
+    time ``now()``."""
     priority, userid = payload.get("priority"), payload.get("userid", 0)
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
         raise _no_integer("priority", PRIORITY_MAX, priority)
     if type(userid) is not int or not 0 <= userid <= USERID_MAX:
         userid = USERID_MAX
-    return priority, userid, time_of(payload.get("t_submit"), now), payload.get("jobspec")
+    t_submit = _time_of(payload.get("t_submit"))
+    return priority, userid, now() if t_submit is None else t_submit, payload.get("jobspec")
 
 
-def time_of(value: Any, otherwise: float) -> float:
-    """Return a time in seconds since the epoch; `otherwise` if `value` is not a finite number."""
-    if type(value) in (int, float) and -_LATEST < value < _LATEST:
-        return float(value)
-    return otherwise
+def _time_of(value: Any) -> float | None:
+    """Return a time in seconds since the epoch; None if `value` is not a finite number."""
+    is_time = type(value) in (int, float) and -_LATEST < value < _LATEST
+    return float(value) if is_time else None
 
 
 #: Later than any time; NaN and infinity fail the comparison.
@@ -96,14 +95,14 @@ def read_hello(entry: Any, now: float) -> tuple[dict[str, Any], list[str]]:
         **entry,
         "priority": entry.get("priority"),
         "userid": entry.get("userid"),
-        "t_submit": time_of(entry.get("t_submit"), math.nan),
+        "t_submit": _time_of(entry.get("t_submit")),
     }
     wrong = []
     for key, largest, usual in (("priority", PRIORITY_MAX, 16), ("userid", USERID_MAX, USERID_MAX)):
         if type(checked[key]) is not int or not 0 <= checked[key] <= largest:
             checked[key] = usual
             wrong.append(key)
-    if math.isnan(checked["t_submit"]):
+    if checked["t_submit"] is None:
         checked["t_submit"] = now
         wrong.append("t_submit")
     return checked, wrong
