@@ -77,9 +77,8 @@ class OddsService:
 
     def ended(self, job: RunningJob) -> None:
         """Learn from a job that freed its resources.  O(1)."""
-        if self.depth:
-            self.shares.learn(job.userid, job.limit, self._policy.now() - job.start)
-            self._checkpoint.changed()
+        self.shares.learn(job.userid, job.limit, self._policy.now() - job.start)
+        self._checkpoint.changed()
 
     def left(self, jobid: int, started: bool) -> None:
         """Learn from a job with a forecast (`first`) that is no longer pending.  O(1)."""

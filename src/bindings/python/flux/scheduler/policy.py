@@ -611,7 +611,7 @@ class PolicyScheduler(Scheduler):
         super()._release(jobid, R, final)
         job = self.running.pop(jobid, None) if final else None
         if job is not None:
-            if not self._is_projection:
+            if self.odds.depth and not self._is_projection:
                 self.odds.ended(job)
             self._run_times.job_ended(job)
         if self.admission.engaged or self.admission.holds:

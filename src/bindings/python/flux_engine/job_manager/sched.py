@@ -331,10 +331,6 @@ class Sched:
             return
         if body.get("annotations"):
             self.annotate(job, body["annotations"])
-        self.post_alloc(job, R)
-
-    def post_alloc(self, job, R):
-        """Give `R` to `job`: the ``alloc`` event."""
         job.R = R
         context = {"annotations": job.annotations} if job.annotations else None
         self.events.post(job, "alloc", context)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.constraint import Terms
@@ -110,12 +111,8 @@ class HostNames:
         ValueError: a bad hostlist, or not as many hosts as ranks.
     """
 
-    __slots__ = ("named", "_ranks", "_names", "_pairs", "_forms")
-
     def __init__(self, ranks: int, nodelist: Any) -> None:
         self._ranks = ranks
-        self._pairs: tuple[list[int], list[Piece]] | None = None
-        self._forms: dict[NameForm, list[_Series]] | None = None
         self.named = nodelist is not None
         names: list[Piece] = []
         self._names = names
@@ -129,22 +126,17 @@ class HostNames:
         if hosts != popcount(ranks):
             raise ValueError(f"execution.nodelist: {hosts} hosts for {popcount(ranks)} ranks")
 
+    @cached_property
     def _paired(self) -> tuple[list[int], list[Piece]]:
-        """Return the first ranks of the runs, ascending, and their pieces of names."""
-        if self._pairs is None:
-            spans = runs(self._ranks)
-            if self.named:
-                self._pairs = _pair(spans, self._names)
-            else:
-                self._pairs = (
-                    [low for low, _ in spans],
-                    [("rank", 0, low, count) for low, count in spans],
-                )
-        return self._pairs
+        """The first ranks of the runs, ascending, and their pieces of names."""
+        spans = runs(self._ranks)
+        if self.named:
+            return _pair(spans, self._names)
+        return [low for low, _ in spans], [("rank", 0, low, count) for low, count in spans]
 
     def name(self, rank: int) -> str:
         """Return the host name of a rank of the pool."""
-        starts, pieces = self._paired()
+        starts, pieces = self._paired
         at = bisect_right(starts, rank) - 1
         prefix, width, low, _ = pieces[at]
         if width is None:
@@ -153,7 +145,7 @@ class HostNames:
 
     def hostlist(self, ranks: int) -> str:
         """Return the hostlist text of a mask of ranks, in rank order."""
-        starts, pieces = self._paired()
+        starts, pieces = self._paired
         prefix, width, first, _ = pieces[0] if len(pieces) == 1 and ranks else ("", None, 0, 0)
         if width is not None:  # numbered as the ranks are
             first -= starts[0]
@@ -181,26 +173,25 @@ class HostNames:
             ValueError: it is not a hostlist.
         """
         mask = 0
-        forms = self._by_form()
+        forms = self._by_form
         for element in elements(text):
             for form, low, high in spans_of(*element):
                 for series in forms.get(form, ()):
                     mask |= series.between(low, high)
         return mask
 
+    @cached_property
     def _by_form(self) -> dict[NameForm, list[_Series]]:
-        """Return all names by form. O(pieces of names) the first time."""
-        if self._forms is None:
-            forms: dict[NameForm, list[_Series]] = {}
-            for start, (prefix, width, first, count) in zip(*self._paired()):
-                for form, low, high in spans_of(prefix, width, first, first + count - 1, ""):
-                    known = forms.setdefault(form, [])
-                    if not known or low < known[-1].highs[-1]:
-                        known.append(_Series())
-                    known[-1].add(start, low, high)
-                    start += high - low + 1
-            self._forms = forms
-        return self._forms
+        """All names by form. O(pieces of names) the first time."""
+        forms: dict[NameForm, list[_Series]] = {}
+        for start, (prefix, width, first, count) in zip(*self._paired):
+            for form, low, high in spans_of(prefix, width, first, first + count - 1, ""):
+                known = forms.setdefault(form, [])
+                if not known or low < known[-1].highs[-1]:
+                    known.append(_Series())
+                known[-1].add(start, low, high)
+                start += high - low + 1
+        return forms
 
 
 class _Series:
@@ -283,11 +274,6 @@ class Inventory:
             the pools that share the inventory.
     """
 
-    __slots__ = (
-        "ranks", "kinds", "shift", "core_mask", "compute_mask", "amounts", "hosts", "properties", "_full", "key_base",
-        "keys", "matches", "verdicts", "unused",
-    )  # fmt: skip
-
     def __init__(
         self,
         groups: dict[int, int],
@@ -307,7 +293,6 @@ class Inventory:
         self.ranks = 0
         for mask in groups.values():
             self.ranks |= mask
-        self._full: list[int] | None = None
         #: the index made of it by `state.unused`
         self.unused: Any = None
         # The counts of a rank's free units are one number, its key: cores * key_base + GPUs, plus
@@ -323,16 +308,13 @@ class Inventory:
         self.matches: Remembered[Any, int] = Remembered()
         self.verdicts: Remembered[Any, str | None] = Remembered()
 
-    @property
+    @cached_property
     def full(self) -> list[int]:
-        """Return a list of the units of each rank in full, by rank; 0 for ranks not in the
-        inventory."""
-        full = self._full
-        if full is None:
-            full = self._full = [0] * self.ranks.bit_length()
-            for units, mask in self.kinds.items():
-                for low, count in runs(mask):
-                    full[low : low + count] = [units] * count
+        """The units of each rank in full, by rank; 0 for ranks not in the inventory."""
+        full = [0] * self.ranks.bit_length()
+        for units, mask in self.kinds.items():
+            for low, count in runs(mask):
+                full[low : low + count] = [units] * count
         return full
 
     def gpus(self, units: int) -> int:
@@ -417,16 +399,10 @@ class Inventory:
 
     def with_property(self, name: str, ranks: int) -> Inventory:
         """Return the inventory with a property on just these ranks (a mask)."""
-        properties = {**self.properties, name: ranks & self.ranks}
-        other = {
-            "properties": _present(properties),
-            "matches": Remembered(),
-            "verdicts": Remembered(),
-            "unused": None,
-        }
         new = Inventory.__new__(Inventory)
-        for slot in self.__slots__:
-            setattr(new, slot, other[slot] if slot in other else getattr(self, slot))
+        new.__dict__ = {**self.__dict__, "unused": None}
+        new.properties = _present({**self.properties, name: ranks & self.ranks})
+        new.matches, new.verdicts = Remembered(), Remembered()
         return new
 
     def with_amounts(self, amounts: NodeAmounts) -> Inventory:
