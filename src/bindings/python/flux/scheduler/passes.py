@@ -149,67 +149,54 @@ class PassRunner:
     def _start(self, *_: Any) -> None:
         self.armed = False
         error = None if self.generator is None else self.close()
-        if error is not None:
+        if error is None:
+            self._step(self.begin)
+        else:
             self.ended(error, None)
-            return
-        began = self.stopwatch()
-        outcome = None
-        self.before_step()
-        try:
-            outcome = self.begin()
-        except Exception as exc:
-            error = exc
-        if type(outcome) is types.GeneratorType:
-            self.generator = outcome
-            self._step(began)
-            return
-        self.after_step()
-        if error is None and outcome is not None:
-            error = TypeError(f"{outcome!r:.80} was returned: expected nothing, or a generator")
-        took = self.stopwatch() - began
-        if self.pause is not None:
-            self.pause(took)
-        self.passes += error is None
-        self.ended(error, took)
 
     def _next(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
         if self.generator is not None:
-            began = self.stopwatch()
-            self.before_step()
-            self._step(began)
+            self._step(None)
 
-    def before_step(self) -> None:
-        """Begin a step of the policy's code."""
+    def _step(self, begin: Callable[[], Any] | None) -> None:
+        """Call `begin`; step the generator that it has returned, or (None) the current one."""
+        began = self.stopwatch()
         self.clock.freeze()
         if self.requests.to_sweep or self.requests.is_popped:
             self.requests.begin_step()
         self._running = True
-
-    def _step(self, began: float) -> None:
-        """Step the generator; `before_step` has been called."""
-        generator = self.generator
-        assert generator is not None
         error: Exception | None = None
         wanted: Any = None
+        generator = self.generator
         try:
-            wanted = next(generator)
-            if wanted is not None and not _is_pause(wanted):
-                text = f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
-                wanted = None
-                generator.throw(TypeError(text))  # the traceback then ends in that line
-        except StopIteration as end:
-            self.generator = None
-            if isinstance(end.value, types.GeneratorType):
-                name = end.value.__qualname__
-                error = TypeError(f"{name}() was returned by a generator: write `yield from`")
+            if begin is not None:
+                outcome = begin()
+                if type(outcome) is types.GeneratorType:
+                    self.generator = generator = outcome
+                elif outcome is not None:
+                    text = f"{outcome!r:.80} was returned: expected nothing, or a generator"
+                    error = TypeError(text)
+            if generator is not None:
+                wanted = next(generator)
+                if wanted is not None and not _is_pause(wanted):
+                    text = (
+                        f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
+                    )
+                    wanted = None
+                    generator.throw(TypeError(text))  # the traceback then ends in that line
         except Exception as exc:
-            self.generator = None
-            error = exc
+            self.generator, error = None, exc
+            if generator is not None and isinstance(exc, StopIteration):
+                error = None
+                if isinstance(exc.value, types.GeneratorType):
+                    name = exc.value.__qualname__
+                    error = TypeError(f"{name}() was returned by a generator: write `yield from`")
         self.after_step()
-        rest = self.pause(self.stopwatch() - began) if self.pause is not None else 0.0
+        took = self.stopwatch() - began if generator is None or self.pause is not None else 0.0
+        rest = self.pause(took) if self.pause is not None else 0.0
         if self.generator is None:
             self.passes += error is None
-            self.ended(error, None)
+            self.ended(error, took if generator is None else None)
             return
         self.yields += 1
         if wanted is not None:

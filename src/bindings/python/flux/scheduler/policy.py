@@ -577,7 +577,8 @@ class PolicyScheduler(Scheduler):
         super().cancel(jobid)
 
     def released(self) -> None:
-        self.decision.released()
+        if self._requests:  # a job waits
+            self.decision.released()
 
     def _end_moved(self, jobid: int, expiration: float) -> None:
         job, end = self.running.get(jobid), expiration or inf

@@ -453,7 +453,7 @@ class PoolState:
             del self.jobs[jobid]
         else:
             self.jobs[jobid] = (self.jobs[jobid][0], *left)
-        self._reconsider(jobid)
+        self.reconsider(jobid)
 
     def set_end(self, jobid: int, end: float) -> None:
         """Change a job's end."""
@@ -553,12 +553,9 @@ class PoolState:
         self.index.inventory = inventory
         self.reconsider()
 
-    def reconsider(self) -> None:
-        """Note a change: requests that did not fit are to be tried again."""
-        self._reconsider(None)
-
-    def _reconsider(self, jobid: int | None) -> None:
-        """Note that a job released something, or another change (None)."""
+    def reconsider(self, jobid: int | None = None) -> None:
+        """Note that a job released something, or another change (None): requests that did not fit
+        are to be tried again."""
         self._note_change(jobid)
         self.releases += 1
         if self.blocked:

@@ -108,8 +108,9 @@ class Backfilling(Decision):
         return True
 
     def begin(self, job: PendingJob, alloc: ResourcePool) -> None:
-        policy = self.policy
-        head, was_promised = self.ahead_of(job), job in self.promises
+        policy, head, was_promised = self.policy, None, False
+        if self.promises.jobs:
+            head, was_promised = self.ahead_of(job), job in self.promises
         self.forget(job)
         if was_promised:
             self.backlog.allow()  # another job may be promised a start now

@@ -290,13 +290,12 @@ class LeanEngine:
     # Each step processes one event that is due. It returns False if there is none.
 
     def _end(self, when):
-        ends = self._ends
-        while ends and ends[0][0] <= when:
-            entry = heapq.heappop(ends)
-            if entry[2].end_entry is entry:
-                self._finish(entry[2])
-                return True
-        return False
+        if not self._ends or self._ends[0][0] > when:
+            return False
+        entry = heapq.heappop(self._ends)
+        if entry[2].end_entry is entry:
+            self._finish(entry[2])
+        return True
 
     def _finish(self, active):
         limit = active.limit or active.job.limit
