@@ -174,6 +174,18 @@ MISTAKES = {
     "a free() without super()": (
         defines("def free(self, jobid, R, final): self.seen = jobid"), r"Mine.free\(\) does not call super\(\).free\(\): resources stay",
     ),
+    "a cancel() without super()": (
+        defines("def cancel(self, jobid): self.seen = jobid"), r"Mine.cancel\(\) does not call super\(\).cancel\(\): a canceled job goes on",
+    ),
+    "a prioritize() without super()": (
+        defines("def prioritize(self, jobs): self.seen = jobs"), r"super\(\).prioritize\(\): priorities of waiting jobs stay",
+    ),
+    "a released() without super()": (
+        defines("def released(self): self.fresh = True"), r"super\(\).released\(\): a job may wait although it fits",
+    ),
+    "an expiration() without super()": (
+        defines("def expiration(self, msg, jobid, expiration): self.seen = jobid"), r"super\(\).expiration\(\): the request is not answered",
+    ),
     "a name instead of names": (defines("keep_attributes = 'bank'"), r"Mine.keep_attributes='bank': expected names in a tuple: \('bank',\)"),
     "the class of a rule": (
         defines("def __init__(self, h, *args):", "    super().__init__(h, *args)", "    self.add_rule(AdmissionRule)"),
@@ -181,6 +193,7 @@ MISTAKES = {
     ),
     "a misspelled hook": (defines("def resource_updatd(self): pass"), r"is resource_update\(\) meant"),
     "a misspelled method of a rule": (with_rule("def chek(self, job): pass"), r"is check\(\) meant"),
+    "letters in another order": (with_rule("def chekc(self, job): pass"), r"is check\(\) meant"),
     "a misspelled hook of a pool": (
         defines("class Coldest(ResourcePool):", "    def _sort_candidate(self, candidates): pass", "pool_class = Coldest"),
         r"Coldest._sort_candidate\(\) is never called: is _sort_candidates\(\) meant",

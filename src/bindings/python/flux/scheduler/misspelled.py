@@ -31,9 +31,19 @@ NEEDED = {
     "free": "resources stay allocated",
     "hello": "the resources of running jobs count as free",
     "register_alloc": "the resources of running jobs count as free",
+    "cancel": "a canceled job goes on waiting",
+    "prioritize": "priorities of waiting jobs stay as they are",
+    "released": "a job may wait although it fits",
+    "refuse": "the job goes on waiting",
+    "expiration": "the request is not answered",
+    "feasibility_check": "the request is not answered",
 }
+#: Those for the jobs in the library's queue, which a policy with an alloc() may not use.
+QUEUED = frozenset({"cancel", "prioritize"})
 #: Names in such a method by which it does the library's work itself.
-IN_PLACE = frozenset({"resources", "request", "pool_state"})
+IN_PLACE = frozenset({
+    "resources", "request", "pool_state", "respond", "respond_error", "give_up", "wake",
+})  # fmt: skip
 #: Calls in the text of a method that block the reactor.
 BLOCKING = re.compile(r"\btime\.(sleep)\(|\.(rpc)\((?:[^()]|\([^()]*\))*\)\.get\(")
 INSTEAD = {
@@ -90,11 +100,20 @@ def overridden(kind: type) -> Iterator[str]:
 def forgotten(kind: type) -> Iterator[str]:
     """Yield a line for each method of a policy or a pool that has to call the library's (`NEEDED`)
     and does nothing in its place."""
-    known = {name for base in kind.__mro__ if is_ours(base) for name in vars(base)}
-    for base in kind.__mro__:
+    known = {
+        name
+        for base in kind.__mro__
+        for name, value in vars(base).items()
+        if is_ours(base) and isinstance(value, types.FunctionType)
+        if value.__code__.co_names  # released() of the base class does nothing
+    }
+    theirs = [base for base in kind.__mro__ if not is_ours(base)]
+    if any("alloc" in vars(base) for base in theirs):
+        known -= QUEUED
+    for base in theirs:
         for name, consequence in NEEDED.items():
             method = vars(base).get(name)
-            if is_ours(base) or not isinstance(method, types.FunctionType) or name not in known:
+            if not isinstance(method, types.FunctionType) or name not in known:
                 continue
             if not ({name} | IN_PLACE) & {*_names(method.__code__)}:
                 yield f"{base.__name__}.{name}() does not call super().{name}(): {consequence}"
@@ -254,7 +273,8 @@ def is_ours(base: type) -> bool:
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
     near = [
-        (SequenceMatcher(None, name, one).ratio(), one)
+        # Two letters of a short name in the wrong order make it little like the name.
+        (sorted(name) == sorted(one) or SequenceMatcher(None, name, one).ratio(), one)
         for one in known
         if one not in name and (name not in one or len(one) == len(name) + 1)
     ]
