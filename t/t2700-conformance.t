@@ -35,7 +35,7 @@ test_expect_success 'the small scheduler without a defect passes the cases that 
 	grep "^13 pass, 0 fail" right
 '
 test_expect_success 'each of thirteen planted defects is tried' '
-	test_must_fail env CONFORMANCE_PATIENCE=1.5 CONFORMANCE_SILENCE=1 "$conformance" --flux "$(command -v flux)" --module "$flawed" \
+	test_must_fail env CONFORMANCE_PATIENCE=1.5 CONFORMANCE_SILENCE=0.1 "$conformance" --flux "$(command -v flux)" --module "$flawed" \
 		$(sed "s/\(.*\) \(.*\)/--case \2:\1/" defects) >found 2>err &&
 	cat found
 '

@@ -120,7 +120,7 @@ class Rig:
         running (list): entries of the answer to hello, with "R" beside the keys of RFC 27
         topics (list): requests of the scheduler, in order
         answers (dict): job -> payloads of the answers to its request
-        errors (list): (topic, errnum, text) of answers that were errors
+        errors (list): (topic, job or None, errnum, text) of answers that were errors
         raised (list): payloads of exceptions that the scheduler has raised on jobs
         refuse (dict): topic -> errnum with which a request of the scheduler is answered
     """
@@ -319,7 +319,11 @@ class Rig:
         return condition()
 
     def settle(self):
-        """Handle messages until nothing more seems to come."""
+        """Handle messages until nothing more seems to come: the silence counts from when the module has read what it was sent."""
+        read = []
+        ping = self.h.rpc(f"{self.name}.ping", {"seq": 0, "pad": ""})
+        ping.then(read.append)
+        self.until(lambda: read)
         self._last = time.monotonic()
         self.until(lambda: time.monotonic() - self._last > SILENCE, PATIENCE + SILENCE)
 
@@ -333,7 +337,7 @@ class Rig:
             try:
                 then(future.get() if topic != "sched.alloc" else json.loads(future.get_str()))
             except OSError as exc:
-                self.errors.append((topic, exc.errno, exc.strerror))
+                self.errors.append((topic, payload.get("id"), exc.errno, exc.strerror))
                 return
             if flags & FLUX_RPC_STREAMING:
                 future.reset()
@@ -384,7 +388,7 @@ class Rig:
         if got:
             return 0, got[0]
         check(len(self.errors) > errors, f"no answer to {topic}", payload)
-        return self.errors.pop()[1:]
+        return self.errors.pop()[2:]
 
     def update(self, **delta):
         """A further answer to resource.acquire."""
@@ -401,9 +405,13 @@ class Rig:
         Raises:
             Failure: it does not come, is another, or there are several
         """
-        self.until(lambda: self.finals(jobid) or self.errors)
-        got = self.finals(jobid)
-        wrong = [one for one in self.errors if one[0] == "sched.alloc"]
+
+        def refused():
+            # Of this job alone: a broker answers what a module left open, later or sooner.
+            return [one for one in self.errors if one[:2] == ("sched.alloc", jobid)]
+
+        self.until(lambda: self.finals(jobid) or refused())
+        got, wrong = self.finals(jobid), refused()
         check(not wrong, f"job {jobid}: an error answers sched.alloc (RFC 27 has none)", *wrong)
         check(got, f"job {jobid}: no final answer; {why}", *self.answers.get(jobid, ())[-1:])
         check(len(got) == 1, f"job {jobid}: {len(got)} final answers", *got)
