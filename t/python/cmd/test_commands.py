@@ -81,12 +81,16 @@ $ flux job wait
 $ flux run --setattr=exec.test.run_duration=0.1s true
 $ flux run -vv true 2>&1 | grep -c 's: [a-z]* '
 10
-$ flux submit --quiet --urgency=hold true; flux cancel -n -u all; flux cancel -S run -qu root
-! flux-cancel: Would cancel 1 job
+$ flux submit --quiet --urgency=hold true; (flux cancel -n -u all; flux cancel --all; flux cancel -S run -qu root) 2>&1
+flux-cancel: Would cancel 1 job
+flux-cancel: Canceled 1 job (0 errors)
+$ flux submit --quiet --cc=1-2 --urgency=hold true; (flux cancel -n $(flux jobs -no '{id}'); flux cancel -n -u all) 2>&1
+flux-cancel: Would cancel 2 jobs
+flux-cancel: Would cancel 2 jobs
 $ flux cancel --user=no-such-user
 1! flux-cancel: ERROR: Invalid user no-such-user specified
 $ flux cancel --states=pending -m bye
-! flux-cancel: Canceled 1 job (0 errors)
+! flux-cancel: Canceled 2 jobs (0 errors)
 $ flux jobs -a -c 1 -no '{result} {exception.type} {exception.note}'
 CANCELED cancel bye
 $ flux jobs -a -c 1 --json | grep -o '"result": "[A-Z]*"'; flux jobs --json $(flux job last) | cut -c 1-8
