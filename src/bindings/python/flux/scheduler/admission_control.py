@@ -648,7 +648,8 @@ class AdmissionControl:
 
     def answered(self, jobid: int, event: str) -> None:
         """Forget a job in `told` or `deferred` whose request was answered."""
-        self.deferred.discard(jobid)
+        if jobid in self.deferred.by_id:
+            self.deferred.discard(jobid)
         if jobid in self.told:
             self.told.discard(jobid)
             if event != "success":

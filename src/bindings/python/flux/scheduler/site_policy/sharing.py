@@ -26,6 +26,7 @@ from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.fields import Fields, user_name
+from flux.scheduler.site_policy.holdings import holding_of
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -248,21 +249,17 @@ class SharingRule(TableRule):
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         sharer = self._jobs.get(job.jobid)
         if sharer is not None:
-            self._runs(job.jobid, sharer)
+            held = self.host.admission.holds.get(job.jobid)
+            on = self.host.resources.held_ranks(job.jobid) if held is None else held.ranks
+            self._claims.enter(job.jobid, sharer.claimant, on)
             if job.jobid in self._slots:
                 alloc.nslots = self._slots.pop(job.jobid)
-
-    def _runs(self, jobid: int, sharer: Sharer) -> None:
-        try:
-            on = self.host.resources.held_ranks(jobid)
-        except KeyError:
-            return
-        self._claims.enter(jobid, sharer.claimant, on)
 
     def hello(self, job: RunningJob) -> None:
         sharer = self._sharer(job.userid, job.attributes.bank, job.attributes.queue)
         self._jobs[job.jobid] = sharer
-        self._runs(job.jobid, sharer)
+        on = holding_of(self.host.resources, job.jobid).ranks
+        self._claims.enter(job.jobid, sharer.claimant, on)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         if jobid in self._claims.running:
