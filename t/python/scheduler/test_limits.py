@@ -245,6 +245,24 @@ def test_over_a_soft_limit_a_job_goes_behind_all_others(policy, args, ends, then
     rig.check()
 
 
+@POLICIES
+def test_a_job_behind_all_others_over_a_soft_limit_waits_for_another_limit(policy, args):
+    limits = {
+        "few": {"per": "user", "max": {"jobs": 1}, "soft": True},
+        "small": {"per": "user", "max": {"cores": 2}},
+    }
+    rig = load(policy, args, limits, nodes=2)
+    for jobid in (1, 2):
+        rig.alloc(jobid, spec(2), userid=7)
+    assert rig.started() == [1]
+    assert rig.reason(2).startswith("limit small: ") and rig.reason(2).endswith(
+        "2 of 2 cores; needs 2"
+    )
+    assert not rig.rule("limit").offers, "it waits for no other nodes"
+    rig.free(1)
+    assert rig.started() == [1, 2]
+
+
 @pytest.mark.parametrize("jobs, kind", [(3, "promised"), (2, "planned")])
 def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
     """Two jobs wait for nodes; together with what runs they are over the limit, or not."""

@@ -15,7 +15,7 @@ of the period that the rest of the budget suffices for it, or in the next period
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
@@ -323,33 +323,32 @@ class BudgetRule(ScopedRule):
         nodes, cores, gpus = self.host.facts.least_of(request)
         return max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
 
-    def _over(self, known: Charged, rates: Amounts) -> tuple[Account, int] | None:
-        """Return the account and the index in `DIMENSIONS` with too little left for a job that
-        would hold `rates`, or None."""
-        limit, now = known.limit, self._now()
-        for account in known.uses:
+    def first_over(
+        self, job: PendingJob, uses: Iterable[Account], held: Holding | None = None
+    ) -> tuple[Account, int] | None:
+        if not uses:
+            return None
+        known, now = self.jobs[job.jobid], self._now()
+        rates = known.least if held is None else held[1:]
+        for account in uses:
             for at, most in account.bounds:
                 rate, left = rates[at], most - account.taken[at] + GRAIN
-                if rate and account.needs(rate, limit, now) > left:
+                if rate and account.needs(rate, known.limit, now) > left:
                     return account, at
         return None
 
-    def check(self, job: PendingJob) -> Deferral | None:
-        known = self.jobs.get(job.jobid)
-        return None if known is None else self._look(job, known, known.least)
-
-    def _look(self, job: PendingJob, known: Charged, rates: Amounts) -> Deferral | None:
-        """Return None if a job that would hold `rates` may start, else the reason."""
-        found = self._over(known, rates)
+    def check(self, job: PendingJob, held: Holding | None = None) -> Deferral | None:
+        found = self.first_over(job, self.counted_in(job), held)
         if found is None:
             return None
-        account, at = found
+        account, known = found[0], self.jobs[job.jobid]
+        rates: Amounts = known.least if held is None else held[1:]
         shape = getattr(job.resource_request, "shape", None)
         length = 0 if known.limit == inf else int(known.limit).bit_length()
         key = (account.entry.name, account.key, rates, shape, length, *known.uses)
         account.waiting[key] = (rates, known.limit)
         self._wake(account, rates)
-        return Deferral(lambda: self._sentence(account, at, known, rates), account.end, key)
+        return Deferral(lambda: self.sentence(*found, job, rates), account.end, key)
 
     def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
         """Return the use of a budget, in words; and the same without name and number."""
@@ -362,17 +361,20 @@ class BudgetRule(ScopedRule):
         of = f"of {most:g} {DIMENSIONS[at]} of this {budget.period}"
         return f"budget {budget.name}: {has} {of}", f"budget {budget.name}: too much {of} is taken"
 
-    def _sentence(self, account: Account, at: int, known: Charged, rates: Amounts) -> Reason:
-        needs = account.needs(rates[at], known.limit, self.host.now()) / HOUR_S
+    def sentence(
+        self, account: Account, at: int, job: PendingJob, rates: Amounts | None = None
+    ) -> Reason:
+        known = self.jobs[job.jobid]
+        rate = (rates or known.least)[at]
+        needs = account.needs(rate, known.limit, self.host.now()) / HOUR_S
         full, brief = (f"{one}; needs {needs:.1f}" for one in self._has_taken(account, at))
         return Reason(full, brief, userid=account.userid)
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        known = self.jobs.get(job.jobid)
-        deferral = None if known is None else self._look(job, known, held[1:])
-        if known is None or deferral is None:
+        deferral = self.check(job, held)
+        if deferral is None:
             return None
-        others = [] if known.least[2] else list(self.without_gpus(job))
+        others = [] if self.jobs[job.jobid].least[2] else list(self.without_gpus(job))
         shape = getattr(others[0] if others else job.resource_request, "shape", None)
         self.offers[deferral.key] = shape
         return deferral._replace(instead=others)
@@ -465,18 +467,16 @@ class BudgetRule(ScopedRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        known = self.jobs.get(job.jobid)
-        found = self.too_much(job, known) if known is not None and known.waits else None
-        return found and found[1]
+        found = self.first_over(job, self.counted_in(job))
+        return found and self.sentence(*found, job)
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``,
         ``taken``, ``max`` and ``needs`` in hours, and ``t_again``, the start of the next period."""
-        known = self.jobs.get(job.jobid)
-        found = self._over(known, known.least) if known is not None else None
-        if known is None or found is None:
+        found = self.first_over(job, self.counted_in(job))
+        if found is None:
             return {}
-        account, at = found
+        (account, at), known = found, self.jobs[job.jobid]
         most = account.entry.most[at]
         assert most is not None
         fields = {
@@ -518,7 +518,3 @@ class BudgetRule(ScopedRule):
             if account.taken[at] > most + GRAIN:
                 return self._has_taken(account, at)[0]
         return None
-
-    def too_much(self, job: PendingJob, known: Charged) -> tuple[Account, str] | None:
-        found = self._over(known, known.least)
-        return found and (found[0], self._sentence(*found, known, known.least))

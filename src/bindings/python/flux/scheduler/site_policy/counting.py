@@ -354,12 +354,15 @@ class ScopedRule(CountingRule):
     """Counts jobs by the scopes of its entries. A subclass also implements:
 
     - ``new_use(entry, key)``, which returns a `ScopedUse`;
-    - ``too_much(job, known)``: the first use with too little left for a job, and why, or None;
+    - ``first_over(job, uses, held=None)``: the first of some uses with too little left for a job with
+      `held` or (None) with its minimum, and the index of what there is too little of; or None;
+    - ``sentence(use, at, job)``: the same in words;
     - ``figures(use)``: its fields in `report`.
     """
 
     new_use: Callable[..., Any]
-    too_much: Callable[..., tuple[Any, str] | None]
+    first_over: Callable[..., tuple[Any, int] | None]
+    sentence: Callable[..., str]
     figures: Callable[..., dict[str, Any]]
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
@@ -401,6 +404,5 @@ class ScopedRule(CountingRule):
             self.alloc(job, SystemAttributes.of_job(job))
         except ValueError as exc:
             return names[0], str(exc)
-        known = self.jobs.get(job.jobid)
-        found = None if known is None else self.too_much(job, known)
-        return found and (found[0].entry.name, str(found[1]))
+        found = self.first_over(job, self.counted_in(job))
+        return found and (found[0].entry.name, str(self.sentence(*found, job)))

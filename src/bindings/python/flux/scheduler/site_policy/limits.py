@@ -193,9 +193,12 @@ class LimitRule(ScopedRule):
         `Counted.least`."""
         return Amount(*self.host.facts.least_of(job.resource_request), 1)
 
-    def _added(self, use: LimitUse, job: PendingJob) -> Amount:
-        """Return the minimum that a job adds to a use. If it may share nodes, it can run on those
-        of other jobs of the key, but may request more nodes than these use."""
+    def _added(self, use: LimitUse, job: PendingJob, held: Holding | None = None) -> Amount:
+        """Return what a job adds to a use: with `held`, or (None) the minimum. If it may share
+        nodes, it can run on those of other jobs of the key, but may request more nodes than these
+        use."""
+        if held is not None:
+            return Amount(popcount(held.ranks & ~use.ranks.ranks), held.cores, held.gpus, 1)
         least = self._least(job)
         if least.nodes or use.entry.most[0] is None:
             return least
@@ -223,13 +226,19 @@ class LimitRule(ScopedRule):
             found += [(use.used, at, most - takes[at]) for at, most in use.entry.bounds]
         return found
 
-    def check(self, job: PendingJob) -> Deferral | None:
-        for use in self.counted_in(job):
+    def first_over(
+        self, job: PendingJob, uses: Iterable[LimitUse], held: Holding | None = None
+    ) -> tuple[LimitUse, int] | None:
+        for use in uses:
             kept = self._left_free(use, job) if use.claims[0] else NONE
-            over = use.over(self._added(use, job), kept)
-            if over is not None:
-                return self._defer(use, job, over)
+            at = use.over(self._added(use, job, held), kept)
+            if at is not None:
+                return use, at
         return None
+
+    def check(self, job: PendingJob) -> Deferral | None:
+        found = self.first_over(job, self._hard(job) if job.demoted else self.counted_in(job))
+        return found and self._defer(*found, job)
 
     def _hard(self, job: PendingJob) -> list[LimitUse]:
         """Return the uses in which a job counts, without those of soft limits."""
@@ -252,17 +261,15 @@ class LimitRule(ScopedRule):
                     kept = kept.plus(self._least(other))
         return kept
 
-    def _defer(self, use: LimitUse, job: PendingJob, at: int) -> Deferral | None:
+    def _defer(self, use: LimitUse, at: int, job: PendingJob) -> Deferral:
         """Return the deferral of a job over a limit."""
         limit = use.entry
         if limit.soft:
-            if job.demoted:
-                return None
             use.demoted.add(job.jobid)
             if not self._to_demote:
                 self.host.call_at(self.host.now(), self._demote)
             self._to_demote.append(job.jobid)
-            return Deferral(lambda: self._reason(use, job, at), key="soft")
+            return Deferral(lambda: self.sentence(use, at, job), key="soft")
         if limit.strict:
             self._note_head(use, job)
         if use.certain:
@@ -272,7 +279,7 @@ class LimitRule(ScopedRule):
         key = (uses, self._least(job))
         for one in uses:
             one.waiting[key] = uses
-        return Deferral(lambda: self._reason(use, job, at), key=key)
+        return Deferral(lambda: self.sentence(use, at, job), key=key)
 
     def _note_head(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
@@ -281,7 +288,7 @@ class LimitRule(ScopedRule):
             use.head = job
             use.count_claims()
 
-    def _reason(self, use: LimitUse, job: PendingJob, at: int) -> str:
+    def sentence(self, use: LimitUse, at: int, job: PendingJob) -> str:
         limit = use.entry
         alone = self._exceeds_alone(limit, job)
         if alone is not None:
@@ -297,28 +304,23 @@ class LimitRule(ScopedRule):
     # -- the pool's offer --------------------------------------------------------------------------
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        ranks, _, cores, gpus = held
-        for use in self.counted_in(job):
-            if use.entry.soft:
-                continue
-            kept = self._left_free(use, job) if use.claims[0] else NONE
-            more = (popcount(ranks & ~use.ranks.ranks), cores, gpus, 1)
-            at = use.over(more, kept)
-            if at is None:
-                continue
-            if pool is not self.host.resources:
-                return Deferral(_sentence(use, at, more[at]))
-            reason = _sentence(use, at, more[at], " as nodes are free now")
-            shape = getattr(job.resource_request, "shape", None)
-            # With promises the offer also depends on the job's limit.
-            length = job.limit if self.host.decision.looks_past_heads else None
-            key = (use.entry.name, use.key, shape, length)
-            self.offers[key] = shape
-            others: Iterable[Any] = self._smaller(job)
-            if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
-                others = chain(others, self.without_gpus(job))
-            return Deferral(reason, key=key, instead=others)
-        return None
+        found = self.first_over(job, self._hard(job), held)
+        if found is None:
+            return None
+        use, at = found
+        needs = self._added(use, job, held)[at]
+        if pool is not self.host.resources:
+            return Deferral(_sentence(use, at, needs))
+        shape = getattr(job.resource_request, "shape", None)
+        # With promises the offer also depends on the job's limit.
+        length = job.limit if self.host.decision.looks_past_heads else None
+        key = (use.entry.name, use.key, shape, length)
+        self.offers[key] = shape
+        others: Iterable[Any] = self._smaller(job)
+        if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
+            others = chain(others, self.without_gpus(job))
+        reason = _sentence(use, at, needs, " as nodes are free now")
+        return Deferral(reason, key=key, instead=others)
 
     def _smaller(self, job: PendingJob) -> Iterator[Any]:
         """Yield smaller requests within the remainder, if the job's is a range; and requests for
@@ -438,8 +440,8 @@ class LimitRule(ScopedRule):
 
     def why(self, job: PendingJob) -> str | None:
         # `check` was not called for a job refused together with others of its shape.
-        found = self._first_over(job, self._hard(job))
-        return found and found[1]
+        found = self.first_over(job, self._hard(job))
+        return found and self.sentence(*found, job)
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
@@ -520,16 +522,6 @@ class LimitRule(ScopedRule):
     def text_if_over(self, use: LimitUse) -> str | None:
         at = use.over(Amount())
         return None if at is None else str(_sentence(use, at, 0))
-
-    def too_much(self, job: PendingJob, known: Counted) -> tuple[LimitUse, str] | None:
-        return self._first_over(job, known.uses)
-
-    def _first_over(self, job: PendingJob, uses: Sequence[LimitUse]) -> tuple[LimitUse, str] | None:
-        for use in uses:
-            at = use.over(self._added(use, job))
-            if at is not None:
-                return use, self._reason(use, job, at)
-        return None
 
 
 def _sentence(use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
