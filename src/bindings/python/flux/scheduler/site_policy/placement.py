@@ -69,15 +69,9 @@ class Placed:
 
     wanted: Wanted  # its placement
     within: GroupBinding  # the placement, in terms of existing groups
-    # end of its wait for the placement, seconds since the epoch; None: no end, or no wait
-    until: float | None = None
-    timer: Timer | None = None  # timer for that time
-
-    def stop_waiting(self) -> None:
-        """End its wait for the placement."""
-        if self.timer is not None:
-            self.timer.cancel()
-        self.until = self.timer = None
+    timer: Timer | None = (
+        None  # for the end of its wait for the placement; None: no end, or no wait
+    )
 
 
 def read_wanted(value: Any) -> Wanted:
@@ -257,7 +251,7 @@ class PlacementRule(TableRule):
                 return  # its preference cannot be met
             level = placed.within.groups.level
             why = f"it waits for what it prefers (level {level}), and takes any nodes after that"
-            placed.until, job.prefers = until, (why, until)
+            job.prefers = why, until
             placed.timer = self.host.call_at(until, lambda: self._wait_over(job.jobid))
         job.resource_request = together
 
@@ -277,19 +271,21 @@ class PlacementRule(TableRule):
             self.cancel(jobid)
             self.host.tell_pending([self], [job])
 
-    def cancel(self, jobid: int) -> None:
+    def _leave(self, jobid: int) -> Placed | None:
         placed = self._jobs.pop(jobid, None)
-        if placed is not None:
-            placed.stop_waiting()
+        if placed is not None and placed.timer is not None:
+            placed.timer.cancel()
+        return placed
+
+    def cancel(self, jobid: int) -> None:
+        self._leave(jobid)
 
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        placed = self._jobs.pop(job.jobid, None)
+        placed = self._leave(job.jobid)
         if placed is None:
             return None
-        if placed.timer is not None:
-            placed.stop_waiting()
         groups = placed.within.groups
         names = ",".join(groups.names_of(self.host.resources.held_ranks(job.jobid)))
         return {"placement": f"{groups.level} {names}"} if names else {}
@@ -308,7 +304,7 @@ class PlacementRule(TableRule):
                 "mode": wanted.mode,
                 "segment": wanted.segment,
                 "max": placed.within.most,
-                "until": placed.until,
+                "until": None if placed.timer is None else placed.timer.when,
             }
         }
 
