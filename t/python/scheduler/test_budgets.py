@@ -211,11 +211,11 @@ def test_what_waiting_jobs_may_use_is_taken_back_in_a_shorter_period():
     submit(rig, 1, 0, nodes=4)
     submit(rig, 2, 0)
     (account,) = rig.rule("budget").uses.values()
-    assert rig.started() == [1] and account.wanted[0] > 0
+    assert rig.started() == [1] and account.pending[0] > 0
     rig.wait(2 * HOUR)
     rig.cancel(2)
     rig.settle()
-    assert account.wanted == [0, 0, 0]
+    assert account.pending == [0, 0, 0]
 
 
 @pytest.mark.parametrize("waiting, kind", [(1, "promised"), (3, "planned")])

@@ -15,7 +15,7 @@ of the period that the rest of the budget suffices for it, or in the next period
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
@@ -111,13 +111,11 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
 
 
 class Account(ScopedUse):
-    """The use of a budget by the jobs of one key, in the current period.
+    """The use of a budget by the jobs of one key, in the current period, including that of running
+    jobs until its end or their limits; in units times seconds.
 
     Attributes:
-        bounds (list): (index in `DIMENSIONS`, maximum in units times seconds) of limited dimensions
         begin, end (float): the period, seconds since the epoch
-        taken (list): use per dimension, including that of running jobs until the end of the period
-            or their limits, in units times seconds
         stored_as (list): key of the past use in `Usage`, per dimension
         waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
         wakes (float): the next time at which some of them may fit into the rest of the period;
@@ -126,12 +124,9 @@ class Account(ScopedUse):
 
     __slots__ = (
         "begin",
-        "bounds",
         "end",
         "stored_as",
-        "taken",
         "wakes",
-        "wanted",
     )
 
     entry: Budget
@@ -139,26 +134,19 @@ class Account(ScopedUse):
 
     def __init__(self, budget: Budget, key: tuple[Any, ...]) -> None:
         super().__init__(budget, key)
-        #: with the maximum in units times seconds
-        self.bounds = [
-            (at, most * HOUR_S) for at, most in enumerate(budget.most) if most is not None
-        ]
-        self.wanted = [0.0, 0.0, 0.0]  # maximum use by its pending jobs in a period, per dimension
+        self.bounds = [(at, most * HOUR_S + GRAIN) for at, most in self.bounds]
         self.wakes = inf
-        self.taken = [0.0, 0.0, 0.0]
 
     def begins(self, usage: Usage, now: float) -> None:
         """Begin the period that includes `now`, and read its past use."""
         budget = self.entry
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
-        self.taken[:] = [usage.amount(key, now) for key in self.stored_as]
+        self.used[:] = [usage.amount(key, now) for key in self.stored_as]
 
-    def expect(self, known: Charged, sign: int) -> None:
+    def lasts_at_most(self, known: Charged) -> float:
         # the same when it comes and leaves, whose periods may differ; a day may have 25 hours
-        seconds = min(known.limit, (24 * PERIODS[self.entry.period] + 1) * HOUR_S)
-        for at, rate in enumerate(known.least):
-            self.wanted[at] += sign * rate * seconds
+        return min(known.limit, (24 * PERIODS[self.entry.period] + 1) * HOUR_S)
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
@@ -167,7 +155,7 @@ class Account(ScopedUse):
     def fits_from(self, rates: Amounts) -> float:
         """Return the time in this period from which the remainder suffices for jobs that hold
         `rates` until its end."""
-        lengths = [(most - self.taken[at]) / rates[at] for at, most in self.bounds if rates[at]]
+        lengths = [(most - self.used[at]) / rates[at] for at, most in self.bounds if rates[at]]
         return self.end - max(0.0, min(lengths, default=0.0))
 
 
@@ -262,13 +250,13 @@ class BudgetRule(ScopedRule):
             if account in known.uses and not known.waits and known.since == inf:
                 end = min(known.end, account.end)
                 for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
-                    account.taken[at] += rate * (end - account.begin)
+                    account.used[at] += rate * (end - account.begin)
 
     def _settle(self) -> None:
         """Enter the past use in the `Usage` that is stored.  O(accounts + running jobs)."""
         now, usage = self._now(), self._usage
         for account in self.uses.values():
-            for key, taken in zip(account.stored_as, account.taken):
+            for key, taken in zip(account.stored_as, account.used):
                 usage.set(key, taken, now)
         for jobid, known in self.jobs.items():
             for account in known.uses if known.since == inf and not known.waits else ():
@@ -294,7 +282,7 @@ class BudgetRule(ScopedRule):
             seconds = until - max(since, account.begin)
             for at, rate in enumerate((job.get("nnodes", 0), job.get("ncores", 0))):
                 if seconds > 0:
-                    account.taken[at] += rate * seconds
+                    account.used[at] += rate * seconds
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -312,7 +300,7 @@ class BudgetRule(ScopedRule):
         takes = self.host.facts.most_nodes(job.resource_request), *known.least[1:]
         # Usually enough is left for its whole limit, regardless of the period's end.
         return [
-            (account.taken, at, most + GRAIN - takes[at] * known.limit)
+            (account.used, at, most - takes[at] * known.limit)
             for account in known.uses
             for at, most in account.bounds
             if takes[at]
@@ -323,25 +311,18 @@ class BudgetRule(ScopedRule):
         nodes, cores, gpus = self.host.facts.least_of(request)
         return max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
 
-    def first_over(
-        self, job: PendingJob, uses: Iterable[Account], held: Holding | None = None
-    ) -> tuple[Account, int] | None:
-        if not uses:
-            return None
+    def adds(self, use: Account, job: PendingJob, held: Holding | None = None) -> list[float]:
         known, now = self.jobs[job.jobid], self._now()
         rates = known.least if held is None else held[1:]
-        for account in uses:
-            for at, most in account.bounds:
-                rate, left = rates[at], most - account.taken[at] + GRAIN
-                if rate and account.needs(rate, known.limit, now) > left:
-                    return account, at
-        return None
+        # What it does not use may be used up.
+        return [use.needs(rate, known.limit, now) if rate else -inf for rate in rates]
 
     def check(self, job: PendingJob, held: Holding | None = None) -> Deferral | None:
         found = self.first_over(job, self.counted_in(job), held)
         if found is None:
             return None
-        account, known = found[0], self.jobs[job.jobid]
+        account: Account = found[0]
+        known = self.jobs[job.jobid]
         rates: Amounts = known.least if held is None else held[1:]
         shape = getattr(job.resource_request, "shape", None)
         length = 0 if known.limit == inf else int(known.limit).bit_length()
@@ -355,19 +336,22 @@ class BudgetRule(ScopedRule):
         budget = account.entry
         most = budget.most[at]
         assert most is not None
-        taken = account.taken[at] / HOUR_S
+        taken = account.used[at] / HOUR_S
         whose = account.whose
         has = f"{whose} has taken {taken:.1f}" if whose else f"{taken:.1f} are taken"
         of = f"of {most:g} {DIMENSIONS[at]} of this {budget.period}"
         return f"budget {budget.name}: {has} {of}", f"budget {budget.name}: too much {of} is taken"
 
     def sentence(
-        self, account: Account, at: int, job: PendingJob, rates: Amounts | None = None
+        self, account: Account, at: int, job: PendingJob | None, rates: Amounts | None = None
     ) -> Reason:
-        known = self.jobs[job.jobid]
-        rate = (rates or known.least)[at]
-        needs = account.needs(rate, known.limit, self.host.now()) / HOUR_S
-        full, brief = (f"{one}; needs {needs:.1f}" for one in self._has_taken(account, at))
+        more = ""
+        if job is not None:
+            known = self.jobs[job.jobid]
+            rate = (rates or known.least)[at]
+            needs = account.needs(rate, known.limit, self.host.now()) / HOUR_S
+            more = f"; needs {needs:.1f}"
+        full, brief = (one + more for one in self._has_taken(account, at))
         return Reason(full, brief, userid=account.userid)
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
@@ -380,17 +364,8 @@ class BudgetRule(ScopedRule):
         return deferral._replace(instead=others)
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        # It is certain to start if all pending jobs may start in this period.
         self._now()
-        cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
-        for account in self.counted_in(job):
-            limits = account.entry.most
-            if cores and limits[1] is not None or gpus and limits[2] is not None:
-                return False
-            for at, most in account.bounds:
-                if account.wanted[at] + account.taken[at] > most:
-                    return False
-        return True
+        return super().keeps_promise(job)
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -416,7 +391,7 @@ class BudgetRule(ScopedRule):
             begin, end = account.begin, account.end
             end = known.end if known.end < end else end
             since = now if known.since >= now else max(known.since, begin)
-            taken = account.taken
+            taken = account.used
             for at, rate in enumerate(more):
                 if rate:
                     taken[at] += rate * (end - since)
@@ -434,7 +409,7 @@ class BudgetRule(ScopedRule):
             for account in known.uses:
                 later = min(known.end, account.end) - min(before, account.end)
                 for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
-                    account.taken[at] += rate * later
+                    account.used[at] += rate * later
                 self.let_in(account)
 
     def let_in(self, account: Account) -> None:
@@ -458,17 +433,13 @@ class BudgetRule(ScopedRule):
     def room(self, account: Account, key: Any, needs: tuple[Amounts, float]) -> float:
         (rates, limit), now = needs, self.host.now()
         rooms = [
-            (most - account.taken[at] + GRAIN) // account.needs(rates[at], limit, now)
+            (most - account.used[at]) // account.needs(rates[at], limit, now)
             for at, most in account.bounds
             if rates[at] and now < account.end
         ]
         return min(rooms, default=1.0)
 
     # -- answers -----------------------------------------------------------------------------------
-
-    def why(self, job: PendingJob) -> str | None:
-        found = self.first_over(job, self.counted_in(job))
-        return found and self.sentence(*found, job)
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``,
@@ -483,7 +454,7 @@ class BudgetRule(ScopedRule):
             "name": account.entry.name,
             "whose": account.whose,
             "what": DIMENSIONS[at],
-            "taken": account.taken[at] / HOUR_S,
+            "taken": account.used[at] / HOUR_S,
             "max": most,
             "needs": account.needs(known.least[at], known.limit, self.host.now()) / HOUR_S,
             "t_again": account.end,
@@ -493,7 +464,7 @@ class BudgetRule(ScopedRule):
     def figures(self, account: Account) -> dict[str, Any]:
         now = self.host.now()
         used = [max(0.0, self._usage.amount(key, now)) / HOUR_S for key in account.stored_as]
-        to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.taken, used)]
+        to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.used, used)]
         return {
             "period": account.entry.period,
             "end": account.end,
@@ -512,9 +483,3 @@ class BudgetRule(ScopedRule):
         self._settle()
         rule._usage.take(self._usage, self.host.now())
         return rule
-
-    def text_if_over(self, account: Account) -> str | None:
-        for at, most in account.bounds:
-            if account.taken[at] > most + GRAIN:
-                return self._has_taken(account, at)[0]
-        return None

@@ -8,7 +8,7 @@ and budgets have a `Scope`, which groups the jobs of a user, a bank or a queue b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from flux.resource.pool.placement import RoomCounts
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.fields import Fields
+    from flux.scheduler.site_policy.holdings import Holding
     from flux.scheduler.site_policy.tables import QueueNames
 
 N = TypeVar("N", int, float)
@@ -140,15 +141,42 @@ class Use:
 
 
 class ScopedUse(Use):
-    """The use of an entry with a ``name`` and a ``scope``; the key has user id, bank or queue of the
-    jobs, or two of them. `userid`: their user, if it is the same for all, or None."""
+    """The use of an entry with a ``name``, a ``scope`` and maxima, ``most``; the key has user id,
+    bank or queue of the jobs, or two of them.
 
-    __slots__ = ("userid",)
+    Attributes:
+        userid (int or None): their user, if it is the same for all
+        bounds (list): (index of a dimension, maximum) of limited dimensions
+        used (list): use per dimension
+        pending (list): what all pending jobs may add together, per dimension
+    """
+
+    __slots__ = ("bounds", "pending", "used", "userid")
 
     def __init__(self, entry: Any, key: tuple[Any, ...]) -> None:
         super().__init__(entry, key)
         parts = entry.scope.per.split("+")
         self.userid = key[parts.index("user")] if "user" in parts else None
+        self.bounds = [(at, most) for at, most in enumerate(entry.most) if most is not None]
+        self.used: list[Any] = [0] * len(entry.most)
+        self.pending: list[Any] = [0] * len(entry.most)
+
+    def expect(self, known: Counted, sign: int) -> None:
+        times = sign * self.lasts_at_most(known)
+        for at, amount in enumerate(known.least):
+            self.pending[at] += times * amount
+
+    def lasts_at_most(self, known: Any) -> float:
+        """Return what the minimum that a job takes counts times, at most."""
+        return 1
+
+    def over(self, more: Sequence[float]) -> int | None:
+        """Return the first dimension in which `more` would exceed the maximum, or None."""
+        used = self.used
+        for at, most in self.bounds:
+            if used[at] + more[at] > most:
+                return at
+        return None
 
     @property
     def whose(self) -> str:
@@ -354,14 +382,13 @@ class ScopedRule(CountingRule):
     """Counts jobs by the scopes of its entries. A subclass also implements:
 
     - ``new_use(entry, key)``, which returns a `ScopedUse`;
-    - ``first_over(job, uses, held=None)``: the first of some uses with too little left for a job with
-      `held` or (None) with its minimum, and the index of what there is too little of; or None;
-    - ``sentence(use, at, job)``: the same in words;
+    - ``adds(use, job, held=None)``: what a job would add to a use with `held` or (None) its minimum;
+    - ``sentence(use, at, job)``: why too little is left for a job in a dimension; None: for any job;
     - ``figures(use)``: its fields in `report`.
     """
 
     new_use: Callable[..., Any]
-    first_over: Callable[..., tuple[Any, int] | None]
+    adds: Callable[..., Sequence[float]]
     sentence: Callable[..., str]
     figures: Callable[..., dict[str, Any]]
 
@@ -398,6 +425,40 @@ class ScopedRule(CountingRule):
                     "waiting": self.waiting(use),
                 }
                 yield Owned(entry, use.userid)
+
+    def binding(self, job: PendingJob) -> Sequence[Any]:
+        """Return the uses that a job may not exceed."""
+        return self.counted_in(job)
+
+    def first_over(
+        self, job: PendingJob, uses: Iterable[Any], held: Holding | None = None
+    ) -> tuple[Any, int] | None:
+        """Return the first of some uses with too little left for a job, and the dimension; None:
+        there is none. `held`: its resources; None: the minimum."""
+        for use in uses:
+            at = use.over(self.adds(use, job, held))
+            if at is not None:
+                return use, at
+        return None
+
+    def keeps_promise(self, job: PendingJob) -> bool:
+        # It is certain to start if all pending jobs fit together. The numbers of cores and GPUs are
+        # unknown for whole nodes of several kinds.
+        cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
+        for use in self.binding(job):
+            if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
+                return False
+            if use.over(use.pending) is not None:
+                return False
+        return True
+
+    def why(self, job: PendingJob) -> str | None:
+        found = self.first_over(job, self.binding(job))
+        return found and self.sentence(*found, job)
+
+    def text_if_over(self, use: Any) -> str | None:
+        at = use.over([0] * len(use.used))
+        return None if at is None else str(self.sentence(use, at, None))
 
     def objection(self, job: PendingJob, names: list[str]) -> tuple[str, str] | None:
         try:

@@ -14,7 +14,7 @@ exceeded any more, they are readmitted one by one until one is reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -82,7 +82,6 @@ class Limit(NamedTuple):
     soft: bool  # whether jobs over it go behind all others, but may run
     deny: bool  # whether a job that alone exceeds it is denied
     strict: bool  # whether later jobs of a key must leave the needs of the first waiting one
-    bounds: tuple[tuple[int, int], ...]  # (index in `DIMENSIONS`, maximum) of limited dimensions
 
 
 def read_limit(key: str, value: Any) -> Limit:
@@ -97,7 +96,6 @@ def read_limit(key: str, value: Any) -> Limit:
         soft=table.flag("soft"),
         deny=table.flag("deny"),
         strict=table.choice("order", ("pass", "strict"), "pass") == "strict",
-        bounds=tuple((at, one) for at, one in enumerate(most) if one is not None),
     )
     table.end()
     if limit.soft and (limit.deny or limit.strict):
@@ -106,7 +104,8 @@ def read_limit(key: str, value: Any) -> Limit:
 
 
 class LimitUse(ScopedUse):
-    """The use of a limit by the jobs of one key.
+    """The use of a limit by the jobs of one key. `ScopedUse.used`: their holdings; nodes only if
+    they are limited.
 
     Attributes:
         waiting (dict): key of a deferral -> the uses in which these waiting jobs count; the key has
@@ -114,17 +113,14 @@ class LimitUse(ScopedUse):
         certain (dict): id -> pending job with a promise that this limit is certain to allow
     """
 
-    __slots__ = ("certain", "claims", "demoted", "head", "pending", "ranks", "used")
+    __slots__ = ("certain", "claims", "demoted", "head", "ranks")
 
     entry: Limit
 
     def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
         super().__init__(limit, key)
         self.ranks = RankCounts()  # the jobs' ranks, if nodes are limited
-        #: the jobs' holdings, per dimension; nodes only if they are limited
-        self.used = [0, 0, 0, 0]
         self.claims = [0]  # number of jobs for which others may have to leave room
-        self.pending = [0, 0, 0, 0]  # minimum of all pending jobs of the key together
         self.head: PendingJob | None = None  # the first job waiting for the limit, if it is strict
         self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
         self.certain: dict[int, PendingJob] = {}
@@ -133,24 +129,11 @@ class LimitUse(ScopedUse):
         """Update `claims` after `head` or `certain` has changed."""
         self.claims[0] = (self.head is not None) + len(self.certain)
 
-    def expect(self, known: Counted, sign: int) -> None:
-        for at, amount in enumerate(known.least):
-            self.pending[at] += sign * amount
-
-    def over(self, more: Sequence[int], kept: Amount = NONE) -> int | None:
-        """Return the first index in `DIMENSIONS` at which `more` and `kept` would exceed the limit,
-        or None."""
-        used = self.used
-        for at, most in self.entry.bounds:
-            if used[at] + more[at] + kept[at] > most:
-                return at
-        return None
-
     def room(self, each: Amount) -> float:
         """Return the number of jobs with minimum `each` that could be let in."""
         return min(
             (most - self.used[at]) // each[at] if each[at] else inf if self.used[at] <= most else 0
-            for at, most in self.entry.bounds
+            for at, most in self.bounds
         )
 
 
@@ -181,7 +164,7 @@ class LimitRule(ScopedRule):
     def read_job(self, job: PendingJob, known: Counted, attributes: SystemAttributes) -> None:
         known.least = self._least(job)
         for use in known.uses:
-            alone = self._exceeds_alone(use.entry, job) if use.entry.deny else None
+            alone = self._exceeds_alone(use, job) if use.entry.deny else None
             if alone is not None:
                 raise ValueError(alone)
         for use in known.uses:
@@ -205,16 +188,16 @@ class LimitRule(ScopedRule):
         missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
         return least._replace(nodes=max(0, missing))
 
-    def _exceeds_alone(self, limit: Limit, job: PendingJob) -> str | None:
+    def _exceeds_alone(self, use: LimitUse, job: PendingJob) -> str | None:
         """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
         count too: there is no other job to share with."""
         least = self._least(job)
-        for at, most in limit.bounds:
+        for at, most in use.bounds:
             need = least[at] if at else max(1, getattr(job.resource_request, "nnodes", 1))
             if need > most:
                 needs = counted(need, NOUNS[DIMENSIONS[at]])
                 are = "is" if most == 1 else "are"
-                return f"limit {limit.name}: needs {needs}, at most {most} {are} allowed"
+                return f"limit {use.entry.name}: needs {needs}, at most {most} {are} allowed"
         return None
 
     def bounds(self, job: PendingJob) -> list[Bound]:
@@ -223,25 +206,19 @@ class LimitRule(ScopedRule):
         found: list[Bound] = []
         for use in self.counted_in(job):
             found.append((use.claims, 0, 0))
-            found += [(use.used, at, most - takes[at]) for at, most in use.entry.bounds]
+            found += [(use.used, at, most - takes[at]) for at, most in use.bounds]
         return found
 
-    def first_over(
-        self, job: PendingJob, uses: Iterable[LimitUse], held: Holding | None = None
-    ) -> tuple[LimitUse, int] | None:
-        for use in uses:
-            kept = self._left_free(use, job) if use.claims[0] else NONE
-            at = use.over(self._added(use, job, held), kept)
-            if at is not None:
-                return use, at
-        return None
+    def adds(self, use: LimitUse, job: PendingJob, held: Holding | None = None) -> Amount:
+        added = self._added(use, job, held)
+        return added.plus(self._left_free(use, job)) if use.claims[0] else added
 
     def check(self, job: PendingJob) -> Deferral | None:
-        found = self.first_over(job, self._hard(job) if job.demoted else self.counted_in(job))
+        found = self.first_over(job, self.binding(job) if job.demoted else self.counted_in(job))
         return found and self._defer(*found, job)
 
-    def _hard(self, job: PendingJob) -> list[LimitUse]:
-        """Return the uses in which a job counts, without those of soft limits."""
+    def binding(self, job: PendingJob) -> list[LimitUse]:
+        # A job may run over a soft limit.
         return [use for use in self.counted_in(job) if not use.entry.soft]
 
     def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
@@ -284,13 +261,15 @@ class LimitRule(ScopedRule):
     def _note_head(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
         would wait forever."""
-        if (use.head is None or job < use.head) and self._exceeds_alone(use.entry, job) is None:
+        if (use.head is None or job < use.head) and self._exceeds_alone(use, job) is None:
             use.head = job
             use.count_claims()
 
-    def sentence(self, use: LimitUse, at: int, job: PendingJob) -> str:
+    def sentence(self, use: LimitUse, at: int, job: PendingJob | None) -> str:
+        if job is None:
+            return _sentence(use, at, 0)
         limit = use.entry
-        alone = self._exceeds_alone(limit, job)
+        alone = self._exceeds_alone(use, job)
         if alone is not None:
             return alone
         head = use.head
@@ -304,7 +283,7 @@ class LimitRule(ScopedRule):
     # -- the pool's offer --------------------------------------------------------------------------
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        found = self.first_over(job, self._hard(job), held)
+        found = self.first_over(job, self.binding(job), held)
         if found is None:
             return None
         use, at = found
@@ -329,11 +308,10 @@ class LimitRule(ScopedRule):
         shape = getattr(request, "shape", None)
         if shape is None:
             return
-        uses = self._hard(job)
         left: list[float] = [inf] * len(DIMENSIONS)
         own = -1
-        for use in uses:
-            for at, most in use.entry.bounds:
+        for use in self.binding(job):
+            for at, most in use.bounds:
                 left[at] = min(left[at], max(0, most - use.used[at]))
             if use.entry.most[0] is not None:
                 own &= use.ranks.ranks
@@ -344,20 +322,13 @@ class LimitRule(ScopedRule):
             yield request.on_ranks(own)
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        uses, facts, request = self._hard(job), self.host.facts, job.resource_request
-        cores, gpus = facts.unlike_nodes(request)
-        for use in uses:
-            # The number of nodes is unknown for a job that may share them, and the numbers of cores
-            # and GPUs for whole nodes of several kinds.
-            if use.entry.most[0] is not None and not facts.least_of(request)[0]:
-                return False
-            if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
-                return False
-            # It is certain to start if all pending jobs fit together, since later jobs leave its
-            # needs.
-            if use.over(use.pending) is not None:
-                return False
-        for use in uses:
+        uses = self.binding(job)
+        # The number of nodes is unknown for a job that may share them.
+        if not self._least(job).nodes and any(use.entry.most[0] is not None for use in uses):
+            return False
+        if not super().keeps_promise(job):
+            return False
+        for use in uses:  # later jobs leave its needs
             use.certain[job.jobid] = job
             use.count_claims()
         return True
@@ -438,18 +409,13 @@ class LimitRule(ScopedRule):
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def why(self, job: PendingJob) -> str | None:
-        # `check` was not called for a job refused together with others of its shape.
-        found = self.first_over(job, self._hard(job))
-        return found and self.sentence(*found, job)
-
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
         and ``t_again``, when enough may be free, with ``job``."""
         if job.jobid not in self.jobs:
             return {}
         least = self._least(job)
-        for use in self._hard(job):
+        for use in self.binding(job):
             at = use.over(least)
             if at is None:
                 continue
@@ -481,7 +447,7 @@ class LimitRule(ScopedRule):
             held = holds[jobid]
             ranks, cores, gpus = ranks | held.ranks, cores + held.cores, gpus + held.gpus
             left = (popcount(ranks), cores, gpus, jobs)
-            if any(left[at] + least[at] > most for at, most in use.entry.bounds):
+            if any(left[at] + least[at] > most for at, most in use.bounds):
                 return (None, None) if end == inf else (end, jobid)
         return None, None
 
@@ -518,10 +484,6 @@ class LimitRule(ScopedRule):
                 for name, some in of.items()
             ]
         }
-
-    def text_if_over(self, use: LimitUse) -> str | None:
-        at = use.over(Amount())
-        return None if at is None else str(_sentence(use, at, 0))
 
 
 def _sentence(use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
