@@ -437,7 +437,7 @@ class Scheduler(BrokerModule):
             if annotations:
                 given["annotations"] = annotations
             requests.move(jobid, "success")
-            self._passes.send_start(handle.respond_object, msg, given)
+            handle.respond_object(msg, given)
             return
         text = json.dumps(R)
         extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""

@@ -144,9 +144,10 @@ class DirectHandle(Handle):
 
     takes_objects = True
 
-    def call_soon(self, function):
-        """Call a function when the messages at hand are read, and the timers that are due have been called."""
-        self.kernel.soon.append(function)
+    @property
+    def call_soon(self):
+        """``call_soon(function)`` calls it when the messages at hand are read, and the timers that are due have been called."""
+        return self.kernel.soon.append
 
     def kvs_get(self, key):
         """Raise FileNotFoundError: a simulation keeps no KVS. The bindings, which would ask for the key, take long to import."""

@@ -5,7 +5,7 @@ import bisect
 import heapq
 import math
 from array import array
-from operator import add, mul
+from operator import add, attrgetter, mul
 
 from flux.simulate.results.outcome import END, PREEMPTED, REJECTED, START, SUBMISSION
 from flux_engine.formats import states
@@ -139,7 +139,7 @@ def count_out_of_order(outcome):
     jobs = outcome.workload.jobs
     # Jobs that follow others are submitted at other times than in the trace.
     order = range(len(jobs))
-    if any(job.after is not None for job in jobs):
+    if any(map(attrgetter("after"), jobs)):
         order = sorted(order, key=lambda index: outcome.submit[index])
     for index in order:
         start = outcome.start[index]
@@ -190,7 +190,7 @@ class Sweep:
             )
         step = max([outcome.last, horizon, *(when for when, _ in outcome.changes)]) / STEPS or 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
-        gone = bytearray(code == REJECTED for code in outcome.how)
+        gone = bytearray(map(REJECTED.__eq__, outcome.how))
         how, sizes = outcome.how, outcome.size
         waiting = []
         busy = area = length = 0
