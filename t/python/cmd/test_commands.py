@@ -51,6 +51,8 @@ $ flux submit --resources-shape=slot=0/core true
 1! ...
 $ flux submit -N1 --tasks-per-node=2 --tasks-per-core=1 true
 1! flux-submit: ERROR: Do not specify both the number of tasks per node and per core
+$ flux update f1 duration=+1m
+1! flux-update: ERROR: unknown job id
 $ flux submit --env='X=$NOSUCH' true
 1! flux-submit: ERROR: --env: Variable 'NOSUCH' not found in X=$NOSUCH
 $ flux run -N2 -n4 -l hostname | sort

@@ -30,7 +30,10 @@ def _duration(handle, jobid, text):
         seconds = 0.0
     if not sign:
         return seconds
-    system = job_kvs_lookup(handle, jobid, ["jobspec"])["jobspec"]["attributes"]["system"]
+    found = job_kvs_lookup(handle, jobid, ["jobspec"])
+    if found is None:
+        raise CommandError("unknown job id")
+    system = found["jobspec"]["attributes"]["system"]
     present = float(system.get("duration", 0))
     if present == 0:
         raise CommandError(f"duration for {jobid} is unlimited, can't update by {text}")
