@@ -94,6 +94,15 @@ TABLES += [
         ({"cores": 6}, {"gpus": 5}, 1, False),
     )
 ]
+#: Jobs share some nodes, whose property comes and goes, with no other.
+TABLES += [
+    {
+        "sharing": {"fast": {"mode": "node", "properties": ["fast"]}},
+        "limits": {"bank": {"per": "bank", "max": {"cores": 6}, "order": "strict"}},
+        "budgets": {"bank": {"per": "bank", "period": "day", "max": {"core-hours": 1}}},
+        "topology": {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}},
+    }
+]
 
 
 class SiteRules:
@@ -130,6 +139,10 @@ class SiteRules:
         """
         return not any(self._wrong(tables, jobid, jobs, held, most) for tables in self.tables)
 
+    def may_be_whole(self):
+        """Whether a job may be given whole nodes that has not asked for them."""
+        return any("fast" in tables.get("sharing", {}) for tables in self.tables)
+
     def _wrong(self, tables, jobid, jobs, held, most=None):
         """The rule that a start breaks, in words; None: none."""
         job = jobs.get(jobid)
@@ -161,7 +174,7 @@ class SiteRules:
             for other, resources in held.items():
                 if jobs.get(other, {}).get("bank") != job["bank"]:
                     shared = mine & {resource[0] for resource in resources}
-                    if shared:
+                    if shared and "all" in tables["sharing"]:
                         return f"job {jobid} is on ranks {shared} beside job {other}, a stranger"
         wanted = job.get("licenses", 0)
         entry = tables.get("licenses", {}).get("matlab")

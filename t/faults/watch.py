@@ -412,10 +412,12 @@ class Watch:
         held = self.books.held[jobid]
         ranks = {resource[0] for resource in held}
         slots = shape["slots"] * (shape["nodes"] or 1)
+        known = self.books.inventory | self.books.left
+        has_all = held == {resource for resource in known if resource[0] in ranks}
         if shape.get("exclusive"):
-            known = self.books.inventory | self.books.left
-            expected = {resource for resource in known if resource[0] in ranks}
-            wrong = held != expected or len(ranks) != shape["nodes"]
+            wrong = not has_all or len(ranks) != shape["nodes"]
+        elif has_all and self.site_rules is not None and self.site_rules.may_be_whole():
+            wrong = False
         else:
             cores = sum(resource[1] == "core" for resource in held)
             gpus = sum(resource[1] == "gpu" for resource in held)

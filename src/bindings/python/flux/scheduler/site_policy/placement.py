@@ -215,8 +215,9 @@ class PlacementRule(TableRule):
     def ranks_changed(self, lost: bool) -> None:
         # properties of nodes may define groups
         if any(entry.prefix for entry in self.entries.values()) and self._make_groups():
+            jobs = [self.host.pending(jobid) for jobid in self._jobs]
             self._forget_all()
-            self.host.tell_pending([self])
+            self.host.tell_pending([self], filter(None, jobs))
 
     # -- pending jobs ------------------------------------------------------------------------------
 
