@@ -3,10 +3,11 @@
 
 import pytest
 from each_policy import POLICIES
-from peers import R, Rig, jobspec, machine, part_of
+from peers import R, Rig, jobspec, machine, part_of, ruled
 
 from flux.idset import IDset
 from flux.resource import ResourcePool
+from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.policies import Backfill, Fifo, Simple
 
 
@@ -289,6 +290,33 @@ def test_a_soft_limit_lets_a_job_back_whose_request_has_shrunk(policy, args):
     rig.free(1)
     assert rig.started()[:2] == [1, 2]
     rig.check()
+
+
+class Told(AdmissionRule):
+    name = "told"
+
+    def __init__(self, host):
+        super().__init__(host)
+        self.of = []
+
+    def alloc(self, job, attributes):
+        self.of.append((job.jobid, job.resource_request.exclusive))
+
+    def cancel(self, jobid):
+        self.of.append((jobid, None))
+
+
+@POLICIES
+def test_to_a_rule_of_a_site_another_request_is_a_new_one(policy, args):
+    sharing = {"own": {"mode": "node", "properties": ["own"]}}
+    rig = load(ruled(policy, Told), args, sharing, rig=Rig(R(1, 4)))
+    rig.alloc(1, spec(3))
+    rig.alloc(2, spec(2))
+    rig.alloc(3, spec(1, nodes=1, exclusive=True))
+    assert rig.started() == [1]
+    rig.resource.update(property_add={"own": "0"})
+    rig.settle()
+    assert rig.rule("told").of == [(1, False), (2, False), (3, True), (2, None), (2, True)]
 
 
 class Unplanned(ResourcePool):

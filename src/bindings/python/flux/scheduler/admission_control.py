@@ -378,6 +378,7 @@ class AdmissionControl:
         Raises:
             ValueError: the job can never run
         """
+        self.told.add(job.jobid)
         before, job.resource_request, job.prefers = job.resource_request, request, None
         known = [rule for rule in self.rules if rule not in told]
         for rule in self.rules:
