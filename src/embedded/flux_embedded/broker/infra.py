@@ -19,6 +19,7 @@ broker.now            -> ``{now}``: the instance's time, which may be virtual
 
 import errno
 import os
+from collections import Counter
 
 from flux_engine.formats.levels import LOG_INFO
 from flux_engine.kernel import message
@@ -145,9 +146,7 @@ class EventService(Service):
 
     @request("subscribe", guest=True)
     def subscribe(self, msg):
-        topics = self.subscribers.setdefault(msg.sender, {})
-        topic = _string(msg, "topic")
-        topics[topic] = topics.get(topic, 0) + 1
+        self.subscribers.setdefault(msg.sender, Counter())[_string(msg, "topic")] += 1
         self.respond(msg)
 
     @request("unsubscribe", guest=True)

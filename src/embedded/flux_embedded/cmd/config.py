@@ -8,15 +8,16 @@ import flux
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 from flux_engine.formats import config
+from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.jsontext import encoder
 
 
 def get(args):
     value = flux.Flux().rpc("config.get").get()
-    for key in args.name.split(".") if args.name else ():
-        if not isinstance(value, dict) or key not in value:
-            raise CommandError(f"{args.name} is not set")
-        value = value[key]
+    if args.name:
+        value = lookup_path(value, args.name)
+    if value is None:
+        raise CommandError(f"{args.name} is not set")
     print(value if isinstance(value, str) else encoder(ensure_ascii=False)(value))
 
 

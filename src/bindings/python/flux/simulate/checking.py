@@ -33,6 +33,7 @@ from flux.simulate.results.files import busy_steps
 from flux.simulate.results.outcome import units_of
 from flux.simulate.results.reading import GRAIN
 from flux.simulate.site_check import broken
+from flux.simulate.workload.text import counted
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 from flux_engine.formats import eventlog, idset, jobid, rset, states
@@ -75,11 +76,11 @@ def check_main(argv):
             from flux.simulate.live import jobs_of_instance
 
             count = check_instance(*jobs_of_instance())
-            print(f"{count:,} {'job' if count == 1 else 'jobs'} of the instance: no rule broken")
+            print(f"{counted(count, 'job')} of the instance: no rule broken")
         for result in reading.find(options.directories):
             where = f"{result.directory}: "
             count = check_result(result)
-            print(f"{where}{count:,} {'job' if count == 1 else 'jobs'}: no rule broken")
+            print(f"{where}{counted(count, 'job')}: no rule broken")
     except Violation as exc:
         print(f"broken: {where}{exc}")
         return 1

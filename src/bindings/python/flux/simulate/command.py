@@ -14,6 +14,7 @@ import time
 from flux.simulate import arguments
 from flux.simulate.trace import sample_path
 from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.text import counted
 from flux_engine.command.options import Parser
 from flux_scheduler_version import VERSION
 
@@ -257,8 +258,8 @@ class Call:
         begin = begin if workload.epoch else ""
         span = f" over {days:.1f} days{begin}, offered load {load:.2f}," if days else ""
         self.say(
-            f"{len(workload.jobs):,} {'jobs' if len(workload.jobs) != 1 else 'job'}{span} on {workload.machine}; "
-            f"{len(policies)} {'policies' if len(policies) != 1 else 'policy'}"
+            f"{counted(len(workload.jobs), 'job')}{span} on {workload.machine}; "
+            f"{counted(len(policies), 'policy', 'policies')}"
         )
         if len(cases) > 1:
             self.say(f"{len(cases)} workloads: {'; '.join(case.label for case in cases)}")

@@ -8,6 +8,7 @@ import sys
 from flux.simulate import arguments, run, tuning
 from flux.simulate.results.metrics import span_text
 from flux.simulate.workload.record import OptionError
+from flux.simulate.workload.text import counted
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
@@ -94,7 +95,7 @@ def text_of(found):
     words = tuning.FIGURES[found.figure]
     half = found.splits // 2
     often = f", each {found.versions} times with submissions shaken" if found.versions > 1 else ""
-    count = f"{len(found.tried)} candidate{'s' if len(found.tried) > 1 else ''}"
+    count = f"{counted(len(found.tried), 'candidate')}"
     yield (
         f"{found.splits} splits of {found.jobs:,} jobs: {found.splits - half} choose among {count}"
         f" by {words}, {half} judge the one that they chose{often}"

@@ -77,14 +77,16 @@ def shell_options(jobspec):
 
 def task_environment(base, job_id, tasks, task, uri):
     """The environment of one task, on top of the job's (`base`)."""
-    environment = dict(base)
-    environment["FLUX_JOB_ID"] = jobid.f58(job_id)
+    environment = {**base, **environment_on(task.broker_rank, job_id, uri)}
     environment["FLUX_JOB_SIZE"] = str(len(tasks))
     environment["FLUX_JOB_NNODES"] = str(1 + max(other.node for other in tasks))
     environment["FLUX_TASK_RANK"] = str(task.rank)
     environment["FLUX_TASK_LOCAL_ID"] = str(task.local_id)
-    # One broker plays all ranks: `flux getattr rank` reads the rank here.
-    environment["FLUX_EMBEDDED_RANK"] = str(task.broker_rank)
-    if uri:
-        environment["FLUX_URI"] = uri
     return environment
+
+
+def environment_on(rank, job_id, uri):
+    """The variables of all processes of a job on a broker rank: tasks and scripts."""
+    # One broker plays all ranks: `flux getattr rank` reads the rank here.
+    found = {"FLUX_JOB_ID": jobid.f58(job_id), "FLUX_EMBEDDED_RANK": str(rank)}
+    return {**found, "FLUX_URI": uri} if uri else found

@@ -3,6 +3,7 @@
 
 import errno
 
+from flux_embedded.services.job_exec.layout import environment_on
 from flux_embedded.services.job_exec.process import Process
 from flux_engine.formats import idset, jobid
 from flux_engine.formats.levels import LOG_ERR, LOG_INFO
@@ -42,15 +43,9 @@ class Scripts:
                 ended(rank, 127 << 8)
 
     def _environment(self, body, rank):
-        environment = dict(self.service.ctx.environ)
-        environment["FLUX_JOB_ID"] = jobid.f58(body["id"])
-        environment["FLUX_JOB_USERID"] = str(body["userid"])
-        # One process plays all ranks: a script, and ``flux getattr rank`` in it, reads its rank here.
-        environment["FLUX_EMBEDDED_RANK"] = str(rank)
-        uri = self.service.ctx.attrs.get("local-uri")
-        if uri:
-            environment["FLUX_URI"] = uri
-        return environment
+        ctx = self.service.ctx
+        own = environment_on(rank, body["id"], ctx.attrs.get("local-uri"))
+        return {**ctx.environ, **own, "FLUX_JOB_USERID": str(body["userid"])}
 
     def _log(self, id, rank, stream, data):
         level = LOG_INFO if stream == "stdout" else LOG_ERR

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests that act on jobs from outside: raise, raiseall, kill, urgency, memo, purge.
+"""Requests that act on jobs from outside: raise, raiseall, kill, urgency, memo, purge; `service` has their payloads.
 
 Error texts are those that the commands print: ``unknown job id``, ``job is inactive`` and so on.
 """
@@ -29,7 +29,6 @@ class Actions(Part):
 
     @request("raise", guest=True, form={"id": int, **EXCEPTION})
     def raise_(self, msg):
-        """``raise`` {id, type, severity, note?}."""
         body = msg.body
         severity, kind, note = _exception_of(body)
         job = self.find(body["id"])
@@ -41,7 +40,6 @@ class Actions(Part):
         "raiseall", guest=True, form={**EXCEPTION, "dry_run": bool, "userid": int, "states": int}
     )
     def raiseall(self, msg):
-        """``raiseall`` {type, severity, note?, states, userid, dry_run} -> {count, errors}."""
         body = msg.body
         userid = body["userid"] & ANY_USER
         permit(msg, userid, "can only raise exceptions on")
@@ -61,7 +59,6 @@ class Actions(Part):
 
     @request("kill", guest=True, form={"id": int, "signum": int})
     def kill(self, msg):
-        """``kill`` {id, signum}."""
         job, signum = self.find(msg.body["id"]), msg.body["signum"]
         permit(msg, job.userid, "can only send signals to")
         if signum not in signal.valid_signals():
@@ -75,7 +72,6 @@ class Actions(Part):
 
     @request("urgency", guest=True, form={"id": int, "urgency": int})
     def urgency(self, msg):
-        """``urgency`` {id, urgency} -> {old_urgency}."""
         body = msg.body
         urgency = body["urgency"]
         if not URGENCY_MIN <= urgency <= URGENCY_MAX:
@@ -92,7 +88,6 @@ class Actions(Part):
 
     @request("memo", guest=True, form={"id": int, "memo": dict})
     def memo(self, msg):
-        """``memo`` {id, memo: {...}}: an event; see `Job.apply` for its effect."""
         job = self.find(msg.body["id"])
         permit(msg, job.userid, "can only add a memo to")
         self.events.post(job, "memo", msg.body["memo"])

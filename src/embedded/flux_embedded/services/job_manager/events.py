@@ -107,10 +107,8 @@ class Events:
 
     def queued(self, job, name, description):
         """Whether an event `name` with this description waits in the job's queue."""
-        for event in job.queue:
-            if event["name"] == name and event["context"]["description"] == description:
-                return True
-        return False
+        queue = [event["context"] for event in job.queue if event["name"] == name]
+        return any(context["description"] == description for context in queue)
 
     def _process(self, job, event):
         before = job.apply(event)
@@ -125,14 +123,9 @@ class Events:
         """Put an event that was applied into the eventlog and the journal."""
         context = event.get("context")
         line = eventlog.encode(event["timestamp"], event["name"], context)
-        lines = self.lines.get(job.eventlog)
-        if lines is None:
-            self.lines[job.eventlog] = [line]
-        else:
-            lines.append(line)
+        self.lines.setdefault(job.eventlog, []).append(line)
         self.journal_event(job, event)
-        if not self._scheduled:
-            self.schedule()
+        self.schedule()
 
     def journal_event(self, job, event):
         """Send an event to the journal's readers, also one that is in no eventlog (annotations)."""
@@ -165,8 +158,7 @@ class Events:
     def send(self, function, *args):
         """Call ``function(*args)`` when all events so far are committed."""
         self.outbox.append((function, args))
-        if not self._scheduled:
-            self.schedule()
+        self.schedule()
 
     def schedule(self):
         """Schedule `flush` after the messages queued now."""

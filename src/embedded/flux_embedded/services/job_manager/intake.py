@@ -41,7 +41,6 @@ class Intake(Part):
 
     @request("submit", form={"jobs": list})
     def submit(self, msg):
-        """``submit``."""
         errors = []
         jobs = msg.body["jobs"]
         for item in jobs:

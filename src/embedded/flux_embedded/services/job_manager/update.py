@@ -24,7 +24,6 @@ class Update(Part):
 
     @request("update", guest=True, form={"id": int, "updates": object})
     def update(self, msg):
-        """``update`` {id, updates}."""
         body = msg.body
         updates = body["updates"]
         check_updates(updates)

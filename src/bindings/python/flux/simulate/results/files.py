@@ -161,8 +161,7 @@ def write_machine_states(outcome, path):
     """Write ``machine_states.csv``: units idle and in use, a row per change."""
     held = [(outcome.start[i], outcome.end[i], outcome.size[i]) for i in outcome.started()]
     held += [
-        (max(start, 0.0), math.nan if end is None else end, count_units(units))
-        for start, end, units in outcome.others.values()
+        (max(start, 0.0), end, count_units(units)) for start, end, units in outcome.other_jobs()
     ]
     units = outcome.workload.units
     with new_file(path) as stream:

@@ -180,11 +180,8 @@ class Outcome(Observer):
         history = [(when, 0, every & ~_mask(units)) for when, units in self.available()]
         if not any(down for _, _, down in history):
             return []
-        held = [(self.start[i], self.end[i], self.allocated[i]) for i in self.started()]
-        held += [
-            (start, NEVER if end is None else end, units)
-            for start, end, units in self.others.values()
-        ]
+        held = self.other_jobs()
+        held += [(self.start[i], self.end[i], self.allocated[i]) for i in self.started()]
         steps = [
             (when, 1, _mask(units)) for *times, units in held for when in times if when == when
         ]
@@ -201,6 +198,11 @@ class Outcome(Observer):
         return found
 
     # -- queries ----------------------------------------------------------------------------
+
+    def other_jobs(self):
+        """Return (start, end or NaN, units) of the jobs of no trace."""
+        spans = self.others.values()
+        return [(start, NEVER if end is None else end, units) for start, end, units in spans]
 
     def started(self):
         """Return the indices of jobs that started, in order of submission."""

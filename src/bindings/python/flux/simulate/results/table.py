@@ -6,6 +6,7 @@ import math
 from flux.simulate.results.metrics import class_names
 from flux.simulate.results.statistics import interval, paired, verdict
 from flux.simulate.trace import variant_text
+from flux.simulate.workload.text import counted
 
 
 def duration(seconds):
@@ -180,10 +181,6 @@ def class_table(summaries):
     return lines(rows)
 
 
-def _jobs(number, one, several=None):
-    return f"{number:,} job {one}" if number == 1 else f"{number:,} jobs {several or one}"
-
-
 def remarks(summaries, with_failures=True):
     """Return remarks on the table."""
     found = []
@@ -198,18 +195,18 @@ def remarks(summaries, with_failures=True):
             text = "interrupted: the figures are of the jobs that had started by then"
             found.append(f"{name}: {text}")
         if figures["rejected"]:
-            text = f"{name}: {_jobs(figures['rejected'], 'was', 'were')} refused"
+            text = f"{name}: {counted(figures['rejected'], 'job was', 'jobs were')} refused"
             others = [one["figures"]["rejected"] for one in summaries if not one.get("failed")]
             if min(others) < figures["rejected"]:
                 text += " that another started: its figures are those of the jobs that it chose, and compare with no others"
             found.append(text + (f"; {summary['refusal']}" if summary.get("refusal") else ""))
         if figures.get("preempted"):
             found.append(
-                f"{name}: {_jobs(figures['preempted'], 'was', 'were')} ended to make way for others, with which"
+                f"{name}: {counted(figures['preempted'], 'job was', 'jobs were')} ended to make way for others, with which"
                 f" {figures['hours_lost']:,.1f} {summary.get('unit', 'node')}-hours were lost"
             )
         if figures["never_started"]:
-            found.append(f"{name}: {_jobs(figures['never_started'], 'never started')}")
+            found.append(f"{name}: {counted(figures['never_started'], 'job')} never started")
         if summary.get("log_lines"):
             count, first = summary["log_lines"], summary["log"][0]["text"].splitlines()[0]
             which = (

@@ -18,7 +18,7 @@ from flux.simulate.workload.columns import moment
 from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import reader
 from flux.simulate.workload.record import Notes, OptionError, Record, Source, check_count
-from flux.simulate.workload.text import is_number
+from flux.simulate.workload.text import counted, is_number
 from flux_engine.resource.inventory import Inventory
 from flux_engine.resource.state import targets
 
@@ -481,7 +481,7 @@ def _look_at_users(jobs, notes):
         groups = {job.group for job in jobs} - {None}
         more = f" in {len(groups):,} groups" if len(groups) > 1 else ""
         count = len(users - {None})
-        notes.fact(f"{count:,} {'users' if count > 1 else 'user'}{more}")
+        notes.fact(f"{counted(count, 'user')}{more}")
 
 
 def _limits(options, notes):

@@ -45,11 +45,7 @@ def lines(source):
                 rest = line
                 while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
                     rest = stream.readline(LONGEST_LINE)
-                try:
-                    text = line.decode()
-                except UnicodeDecodeError:
-                    text = line.decode("latin-1")
-                yield number, text.rstrip("\r\n")
+                yield number, _decoded(line).rstrip("\r\n")
     except EOFError:
         raise source.error(number + 1, "the compressed file ends here, before its end") from None
     except DAMAGED as exc:
@@ -69,10 +65,19 @@ def read_text(source):
         raise source.error(0, f"the compressed file is damaged: {exc}") from None
     except OSError as exc:
         raise source.error(0, exc.strerror or str(exc)) from None
+    return _decoded(data)
+
+
+def _decoded(data):
     try:
         return data.decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+def counted(number, one, several=None):
+    """Return a number with its noun: ``1 job``, ``1,200 jobs``."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def is_number(text):

@@ -485,7 +485,6 @@ class Jobtap(Part):
 
     @request("jobtap", form={"load?": str, "conf?": object, "remove?": str, "query_only?": bool})
     def change(self, msg):
-        """``jobtap``: {load?, conf?, remove?} -> nothing; {query_only} -> {plugins: [name]}."""
         body = msg.body or {}
         answer = None
         if body.get("query_only"):
@@ -499,7 +498,6 @@ class Jobtap(Part):
 
     @request("jobtap-query")
     def query(self, msg):
-        """``jobtap-query``: {name} -> {name, path, ...} with the answer to plugin.query."""
         topic, name = "plugin.query", (msg.body or {}).get("name")
         if not isinstance(name, str):
             raise OSError(errno.EINVAL, os.strerror(errno.EPROTO))
