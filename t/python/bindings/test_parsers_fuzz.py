@@ -5,6 +5,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given, settings
 
+import flux.util
 from flux.hostlist import Hostlist
 from flux.job.JobID import JobID
 from flux_engine.formats import eventlog, fsd, hostlist, idset, jobid, jobspec
@@ -91,5 +92,5 @@ def test_job_ids_round_trip(value):
 def test_durations_round_trip(value, suffix):
     seconds = fsd.parse(f"{value!r}{suffix}")
     assert seconds > 0
-    written = fsd.encode(seconds)
+    written = flux.util.fsd(seconds)
     assert fsd.parse(written) == pytest.approx(seconds, rel=1e-3, abs=1e-3)

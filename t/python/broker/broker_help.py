@@ -5,7 +5,7 @@ import textwrap
 
 from in_process import InProcess
 
-from flux_engine.formats.levels import LEVELS
+from flux_embedded.broker.logring import LEVELS
 
 GOOD = """
     from flux.brokermod import BrokerModule, request_handler

@@ -20,8 +20,8 @@ broker.now            -> ``{now}``: the instance's time, which may be virtual
 import errno
 import os
 from collections import Counter
+from syslog import LOG_INFO
 
-from flux_engine.formats.levels import LOG_INFO
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.service import Service, check_form, request

@@ -8,8 +8,10 @@ An entry is kept if its level is at most ``log-level``; it is written to stderr 
 import collections
 import sys
 import time
+from syslog import LOG_DEBUG, LOG_EMERG, LOG_ERR
 
-from flux_engine.formats.levels import LEVELS, LOG_DEBUG, LOG_EMERG, LOG_ERR
+#: Names of the levels, as syslog counts them.
+LEVELS = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
 LogEntry = collections.namedtuple("LogEntry", "timestamp name rank level text")
 

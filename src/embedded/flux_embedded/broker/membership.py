@@ -15,9 +15,9 @@ overlay.join          ``{ranks: IDSET}`` -> nothing: the ranks are online now
 """
 
 import errno
+from syslog import LOG_ERR
 
 from flux_engine.formats import idset
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.kernel.service import Service, refusing, request
 
 

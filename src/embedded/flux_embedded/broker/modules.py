@@ -14,11 +14,11 @@ module.list           -> ``{mods: [{name, path, idle, status, services, sendqueu
 
 import errno
 import os
+from syslog import LOG_CRIT, LOG_DEBUG, LOG_ERR, LOG_WARNING
 
 from greenlet import GreenletExit, getcurrent
 
 from flux_embedded.broker import registry
-from flux_engine.formats.levels import LOG_CRIT, LOG_DEBUG, LOG_ERR, LOG_WARNING
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.service import Service, request

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from syslog import LOG_ERR, LOG_INFO
 
+from flux.util import fsd
 from flux_embedded.services.job_exec.process import watch_exit
-from flux_engine.formats import fsd
-from flux_engine.formats.levels import LOG_ERR, LOG_INFO
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -86,7 +86,7 @@ class Command:
                 self.ctx.log(LOG_INFO, f"{self.stage}: {line}")
             self._output.close()
         seconds = max(0.0, self.ctx.time() - self._started)
-        text = f"{self.stage}: {self.text} {verb} (rc={returncode}) {fsd.encode(seconds)}"
+        text = f"{self.stage}: {self.text} {verb} (rc={returncode}) {fsd(seconds)}"
         self.ctx.log(LOG_ERR if returncode else LOG_INFO, text)
 
     def kill(self, signum):

@@ -4,8 +4,9 @@
 The equivalent of ``flux modprobe rc1`` and ``rc3`` of a real instance, in the instance's own task: a second faster.
 """
 
+from syslog import LOG_ERR
+
 from flux_engine.formats.dotted import lookup_path
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.kernel.message import NO_SERVICE
 
 KVS = ("content", "content-sqlite", "kvs", "kvs-watch", "heartbeat")

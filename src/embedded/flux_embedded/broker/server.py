@@ -7,8 +7,8 @@ import selectors
 import socket
 import struct
 import time
+from syslog import LOG_ERR
 
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.kernel import message
 from flux_engine.kernel.endpoint import Endpoint
 from flux_engine.kernel.wire import Unpacker, pack

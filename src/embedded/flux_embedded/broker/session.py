@@ -12,7 +12,9 @@ import signal
 import sys
 import tempfile
 import time
+from syslog import LOG_CRIT, LOG_ERR, LOG_INFO
 
+from flux.util import fsd
 from flux_embedded import about
 from flux_embedded.broker import rc
 from flux_embedded.broker.attrs import RC1, RC3
@@ -26,8 +28,6 @@ from flux_embedded.broker.process import (
 )
 from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
-from flux_engine.formats import fsd
-from flux_engine.formats.levels import LOG_CRIT, LOG_ERR, LOG_INFO
 from flux_engine.kernel import collector
 from flux_engine.kernel.clock import RealClock, VirtualClock
 from flux_engine.kernel.future import Future
@@ -224,7 +224,7 @@ class Session:
             rc.load_all(self.h, self.ctx)
         except OSError as exc:
             self.ctx.log(LOG_ERR, f"rc1.0: {exc.strerror}")
-            seconds = fsd.encode(self.ctx.time() - began)
+            seconds = fsd(self.ctx.time() - began)
             self.ctx.log(LOG_ERR, f"rc1.0: {RC1} Exited (rc=1) {seconds}")
             self.exit_code = 1
             return False

@@ -6,8 +6,8 @@ import errno
 
 import flux
 from flux.constants import FLUX_RPC_STREAMING
+from flux_embedded.broker.logring import LEVELS
 from flux_engine.command.options import Parser
-from flux_engine.formats.levels import LEVELS
 
 
 def _entries(handle, follow):

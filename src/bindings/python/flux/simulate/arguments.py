@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Options that select jobs and machine, shared by ``flux simulate`` and ``flux simulate tune``."""
 
+import math
+
 from flux.simulate.trace import Trace
 from flux.simulate.workload.formats import FORMATS
 from flux.simulate.workload.record import OptionError
@@ -105,31 +107,27 @@ def trace_of(options):
     return Trace(*options.traces, config=options.conf, **given)
 
 
-def positive(text):
-    """Convert to an int of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise ValueError(text)
-    return value
+def _number(convert, name, least, below=math.inf):
+    """Return a converter to a number from `least` on; argparse's message is: invalid NAME value."""
+
+    def parse(text):
+        value = convert(text)
+        if not least <= value < below:
+            raise ValueError(text)
+        return value
+
+    parse.__name__ = name
+    return parse
+
+
+positive = _number(int, "count (1 or more)", 1)
+_count = _number(int, "count", 0)
+_seconds = _number(float, "duration (seconds, 0 or more)", 0, 1e9)
 
 
 def _parallel(text):
     """Convert to a number of processes, or ``flux``."""
     return text if text == "flux" else positive(text)
-
-
-def _count(text):
-    value = int(text)
-    if value < 0:
-        raise ValueError(text)
-    return value
-
-
-def _seconds(text):
-    value = float(text)
-    if not 0 <= value < 1e9:
-        raise ValueError(text)
-    return value
 
 
 def _statuses(text):
@@ -148,10 +146,7 @@ def _one_or_more(convert):
 
 _numbers = _one_or_more(float)
 _counts = _one_or_more(positive)
-# argparse's message is: invalid NAME value.
-positive.__name__ = _counts.__name__ = "count (1 or more)"
+_counts.__name__ = positive.__name__
 _parallel.__name__ = "number of processes (1 or more, or flux)"
-_count.__name__ = "count"
 _statuses.__name__ = "list of statuses"
-_seconds.__name__ = "duration (seconds, 0 or more)"
 _numbers.__name__ = "number"

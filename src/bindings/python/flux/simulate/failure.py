@@ -8,9 +8,9 @@ others only if every job that could start did.
 import contextlib
 import io
 import sys
+from syslog import LOG_ERR
 
 from flux.simulate.engine.manager import COMPLAINT
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.modules.pymodule import LOADER, LoaderExit, traceback_of
 
 #: First line of a traceback, also in a log.

@@ -9,6 +9,7 @@ import copy
 import math
 import numbers
 from itertools import islice
+from syslog import LOG_ERR
 
 import gymnasium
 import numpy as np
@@ -24,7 +25,6 @@ from flux.simulate.job import jobspec
 from flux.simulate.results.outcome import bounded_slowdown
 from flux.simulate.trace import Trace
 from flux.simulate.workload.record import check_count
-from flux_engine.formats.levels import LOG_ERR
 
 #: Columns of an observation.
 COLUMNS = ("there", "fits", "wait", "limit", "size", "free")

@@ -25,17 +25,3 @@ def parse(text):
         elif text.lower() in ("inf", "infinity"):
             return math.inf
     raise ValueError("invalid Flux standard duration")
-
-
-def encode(seconds):
-    """Return a duration for people: four digits in its largest unit (``59.95m``), milliseconds below 10 s (``1.020s``)."""
-    if seconds == math.inf:
-        return "inf"
-    if seconds < 0.001:
-        return "0s"
-    if seconds < 10:
-        return f"{seconds:.3f}s"
-    for suffix in ("d", "h", "m"):
-        if seconds >= _SECONDS[suffix]:
-            return f"{seconds / _SECONDS[suffix]:.4g}{suffix}"
-    return f"{seconds:.4g}s"

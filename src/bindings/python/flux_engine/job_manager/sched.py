@@ -13,10 +13,10 @@ withdrawn, so that the scheduler always has the first jobs in the order.
 
 import errno
 import heapq
+from syslog import LOG_ERR, LOG_INFO
 
 from flux_engine.formats import idset, jobid, rset
 from flux_engine.formats.jsontext import dumps
-from flux_engine.formats.levels import LOG_ERR, LOG_INFO
 from flux_engine.formats.states import FLAG_ALLOC_BYPASS
 from flux_engine.job_manager.job import merge_annotations
 from flux_engine.kernel.form import Malformed

@@ -15,8 +15,8 @@ import contextlib
 import errno
 import os
 import traceback
+from syslog import LOG_DEBUG, LOG_ERR
 
-from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel import message
 from flux_engine.kernel.form import Malformed, check_form
 from flux_engine.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux

@@ -2,11 +2,11 @@
 """Scripts that run once for each rank of a job: housekeeping, and those of the example plugin ``perilog.py``."""
 
 import errno
+from syslog import LOG_ERR, LOG_INFO
 
 from flux_embedded.services.job_exec.layout import environment_on
 from flux_embedded.services.job_exec.process import Process
 from flux_engine.formats import idset, jobid
-from flux_engine.formats.levels import LOG_ERR, LOG_INFO
 
 
 class Scripts:

@@ -20,13 +20,13 @@ Configuration, table ``exec``: ``kill-timeout`` (FSD, default 5s), the time betw
 
 import errno
 import os
+from syslog import LOG_DEBUG, LOG_ERR
 
 from flux_embedded.services.job_exec.local import LocalJob
 from flux_embedded.services.job_exec.mock import MockJob
 from flux_embedded.services.job_exec.scripts import Scripts
 from flux_engine.formats import eventlog, form, fsd, idset, jobid
 from flux_engine.formats.dotted import lookup_path
-from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel.message import NO_SERVICE
 from flux_engine.kernel.service import Service, request
 

@@ -2,10 +2,10 @@
 """Execution as a peer: start requests and their responses (RFC 32)."""
 
 import os
+from syslog import LOG_DEBUG, LOG_ERR, LOG_INFO
 
 from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats import idset, rset
-from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR, LOG_INFO
 from flux_engine.formats.states import ACTIVE, CLEANUP, RUN
 from flux_engine.kernel.service import Malformed, request
 

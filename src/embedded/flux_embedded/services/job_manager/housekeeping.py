@@ -13,10 +13,10 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 """
 
 import errno
+from syslog import LOG_DEBUG, LOG_ERR
 
 from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats import form, fsd, idset, jobid, rset
-from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel.service import request
 
 

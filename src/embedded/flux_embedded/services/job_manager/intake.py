@@ -9,6 +9,7 @@ go through (RFC 21).
 """
 
 import json
+from syslog import LOG_ERR
 
 from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.services.job_manager.job import Job
@@ -16,7 +17,6 @@ from flux_embedded.services.job_manager.part import Part
 from flux_embedded.services.kvs.tree import entries
 from flux_engine.formats import eventlog, rset
 from flux_engine.formats.jobspec import without_environment
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
 from flux_engine.kernel.service import check_form, request
 

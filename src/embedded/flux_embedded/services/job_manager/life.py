@@ -5,9 +5,10 @@
 to the same job are queued and processed after it returned.
 """
 
+from syslog import LOG_ERR
+
 from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats import rset
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import (
     CLEANUP,
     DEPEND,

@@ -3,10 +3,10 @@
 
 import errno
 import json
+from syslog import LOG_DEBUG, LOG_ERR
 
 from flux_embedded.services.resource.fake import fake_resources
 from flux_engine.formats import eventlog, idset
-from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.formats.rset import RSet, redacted
 from flux_engine.kernel.service import Service, refusing, request
 from flux_engine.resource import sources

@@ -10,6 +10,7 @@ import heapq
 import json
 import os
 from dataclasses import dataclass, field
+from syslog import LOG_ERR, LOG_WARNING
 from typing import Optional
 
 from flux.simulate.engine.loop import Handle
@@ -19,7 +20,6 @@ from flux.simulate.policy import plugin_of
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
 from flux_engine.formats import states
-from flux_engine.formats.levels import LOG_ERR, LOG_WARNING
 from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import RPC_STREAMING
 from flux_engine.kernel.kernel import Kernel

@@ -3,10 +3,10 @@
 
 import errno
 import itertools
+from syslog import LOG_WARNING
 
 from flux.simulate.engine.loop import Peer
 from flux_engine.formats import idset
-from flux_engine.formats.levels import LOG_WARNING
 from flux_engine.kernel import message
 from flux_engine.kernel.direct import Names
 from flux_engine.resource.acquire import AcquireStream

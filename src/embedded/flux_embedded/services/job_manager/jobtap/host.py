@@ -3,6 +3,7 @@
 
 import errno
 import os
+from syslog import LOG_ERR
 from types import MappingProxyType
 
 from flux.jobtap import perilogs, validation
@@ -20,7 +21,6 @@ from flux.jobtap.plugin_resources import (
 from flux.jobtap.validation import CURRENT_JOB
 from flux_engine.formats import states
 from flux_engine.formats.dotted import update_paths
-from flux_engine.formats.levels import LOG_ERR
 from flux_engine.formats.states import CLEANUP, INACTIVE, RUN
 from flux_engine.kernel.handle import Flux
 from flux_engine.kernel.message import OWNER_ROLES, ROLE_OWNER

@@ -11,6 +11,7 @@ import fnmatch
 import os
 import sys
 from contextlib import contextmanager
+from syslog import LOG_DEBUG, LOG_ERR
 from types import MappingProxyType
 
 from _flux import module
@@ -33,7 +34,6 @@ from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSou
 from flux_embedded.services.job_manager.part import Part
 from flux_engine import paths
 from flux_engine.formats import form, states
-from flux_engine.formats.levels import LOG_DEBUG, LOG_ERR
 from flux_engine.kernel.service import request
 
 EXAMPLES = os.path.join(paths.BASE, "jobtap", "examples")

@@ -7,6 +7,7 @@
 import json
 
 from flux.queue import QueueConf
+from flux.util import fsd as fsd_text
 from flux_engine.formats import fsd
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.jobspec import count_resources
@@ -73,8 +74,8 @@ def duration_validate(p, args):
         return
     duration = system.get("duration", 0)
     if duration == 0 or duration > limit:
-        requested = fsd.encode(duration) if duration else "unlimited"
-        most = f"{fsd.encode(limit)}{_for_queue(queue)}"
+        requested = fsd_text(duration) if duration else "unlimited"
+        most = f"{fsd_text(limit)}{_for_queue(queue)}"
         p.reject_job(f"requested duration ({requested}) exceeds policy limit of {most}")
 
 
@@ -104,5 +105,5 @@ def lifetime_validate(p, topic, args):
     left = p.expiration - p.handle.reactor_now(p.handle.get_reactor())
     if duration > left:
         p.reject_job(
-            f"job duration ({fsd.encode(duration)}) exceeds remaining instance lifetime ({fsd.encode(max(left, 0.0))})"
+            f"job duration ({fsd_text(duration)}) exceeds remaining instance lifetime ({fsd_text(max(left, 0.0))})"
         )
