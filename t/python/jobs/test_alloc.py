@@ -90,7 +90,7 @@ def test_annotations(inst):
 def test_cancel_crosses_success(inst):
     inst.load_sched()
     id = inst.submit(run_duration=5)
-    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False)
+    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False, None)
     inst.cancel(id)
     assert inst.state(id) == CLEANUP  # the request is still out
     inst.sched.allocate(id, make_R())
@@ -154,7 +154,7 @@ def test_update_crosses_success(inst):
     """An R for the old jobspec is given back."""
     inst.load_sched()
     id = inst.submit(duration=60)
-    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False)
+    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False, None)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
     inst.sched.allocate(id, make_R())
     inst.run()

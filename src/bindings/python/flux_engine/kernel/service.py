@@ -107,26 +107,25 @@ class ServiceTask(Task):
         if entry is None:
             super()._dispatch_request(msg)
             return
-        function, guest, streaming = entry
+        function, guest, streaming, form = entry
         if not guest and not msg.rolemask & message.ROLE_OWNER:
             self.refuse(msg, errno.EPERM, GUEST_REFUSED)
         elif streaming and not msg.flags & message.FLAG_STREAMING:
             self.refuse(msg, errno.EPROTO, os.strerror(errno.EPROTO))
         else:
-            form = self.service.forms.get(msg.topic)
-            if form is not object:
-                try:
-                    if form is not None:
-                        check_form(msg.body, form, msg.topic)
-                    elif not isinstance(msg.body, dict):
-                        msg.set_text(None)
-                except (ValueError, RecursionError) as exc:
-                    self._malformed(msg, Malformed(f"{msg.topic}: {exc}"))
-                    return
-                except Malformed as exc:
-                    self._malformed(msg, exc)
-                    return
-            self.guard(function, msg)
+            self.guard(self._handle, msg, function, form)
+
+    def _handle(self, msg, function, form):
+        """Handle a request whose payload has the form that its method accepts. Malformed: it has not."""
+        try:
+            if form is None:
+                if not isinstance(msg.body, dict):
+                    msg.set_text(None)
+            elif form is not object:
+                check_form(msg.body, form, msg.topic)
+        except (ValueError, RecursionError) as exc:
+            raise Malformed(f"{msg.topic}: {exc}") from None
+        function(msg)
 
     def guard(self, function, *args):
         try:
@@ -162,7 +161,7 @@ class Service:
 
     Attributes:
         h (Flux): its handle
-        methods (dict): topic -> (handler, guests allowed, streaming only)
+        methods (dict): topic -> (handler, guests allowed, streaming only, form of the payload)
     """
 
     name = ""
@@ -174,7 +173,6 @@ class Service:
         self.task = ServiceTask(ctx.kernel, self)
         self.h = Flux(self.task)
         self.methods = {}
-        self.forms = {}  # topic -> form of its payload
         self._kept = []
         self.serve(self)
 
@@ -206,13 +204,10 @@ class Service:
 
     def add_method(self, method, function, guest=False, streaming=False, form=None):
         """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request`."""
-        self.methods[f"{self.name}.{method}"] = (function, guest, streaming)
-        if form is not None:
-            self.forms[f"{self.name}.{method}"] = form
+        self.methods[f"{self.name}.{method}"] = (function, guest, streaming, form)
 
     def remove_method(self, method):
         self.methods.pop(f"{self.name}.{method}", None)
-        self.forms.pop(f"{self.name}.{method}", None)
 
     def start(self):
         """Register the service's name and start answering. FileExistsError: the name is taken."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Allocations over time: bars in a window, and a shaded overview of the whole run."""
 
+import itertools
 from html import escape
 
 from flux.simulate.report import svg
@@ -14,20 +15,19 @@ LEVELS = "123456789"
 OUTLINED = (6, 4)
 
 
-def shade_paths(texts, x_of, y_of):
-    """Return the rows of `results.picture.Cells` as one SVG path per shade; x_of and y_of return the pixel of a column's
-    left end, and of a row's upper end."""
+def shade_paths(texts, begin, end, x, y):
+    """Return the rows of `results.picture.Cells` as one SVG path per shade, between two times of the scale x, and over all of
+    the scale y."""
     paths = {level: [] for level in LEVELS}
     for row, text in enumerate(texts):
-        top, bottom = y_of(row), y_of(row + 1)
+        step = (end - begin) / len(text)
+        top, bottom = (svg.short(y(at * y.high / len(texts))) for at in (row, row + 1))
         place = 0
-        while place < len(text):
-            level, first = text[place], place
-            while place < len(text) and text[place] == level:
-                place += 1
+        for level, run in itertools.groupby(text):
+            first, place = place, place + len(list(run))
             if level in paths:
-                left, right = svg.short(x_of(first)), svg.short(x_of(place))
-                paths[level].append(f"M{left} {svg.short(top)}H{right}V{svg.short(bottom)}H{left}z")
+                left, right = (svg.short(x(begin + at * step)) for at in (first, place))
+                paths[level].append(f"M{left} {top}H{right}V{bottom}H{left}z")
     some = ((level, "".join(cells)) for level, cells in paths.items() if cells)
     return "".join(f'<path class="shade g{level}" d="{cells}"/>' for level, cells in some)
 
@@ -42,10 +42,7 @@ def gantt(picture, number, end=None):
     x = svg.Time(begin, end)
     y = svg.Linear(0, units, svg.TOP, bottom)
     wide, high = svg.WIDTH - svg.RIGHT - svg.LEFT, bottom - svg.TOP
-    texts = chart.get("shade") or []
-    step = (chart["end"] - begin) / len(texts[0]) if texts else 1.0
-    rows = len(texts)
-    bars = [shade_paths(texts, lambda at: x(begin + at * step), lambda at: y(at * units / rows))]
+    bars = [shade_paths(chart.get("shade") or [], begin, chart["end"], x, y)]
     labels = []
     for place, row in enumerate(chart["jobs"]):
         bar, label = _bar(place, row, x, y)
@@ -105,16 +102,14 @@ def _bar(place, row, x, y):
 def whole_run(picture, end, marked=None):
     """Draw the utilization by part of the machine over the whole run; `marked` (begin, end) is
     outlined."""
-    texts = picture["whole"]["shade"]
-    height, rows = 150, len(texts)
+    height = 150
     bottom = height - svg.BOTTOM
     units = picture["units"]
     x = svg.Time(0, max(end, 1.0))
     y = svg.Linear(0, units, svg.TOP, bottom)
-    step = picture["whole"]["end"] / len(texts[0])
     y_ticks = [(value, f"{value:g}") for value in y.ticks(2) if value < units]
     body = svg.axes(x, y, x.labelled(), y_ticks, svg.SINCE, picture.get("unit", "unit"))
-    body += shade_paths(texts, lambda at: x(at * step), lambda at: y(at * units / rows))
+    body += shade_paths(picture["whole"]["shade"], 0.0, picture["whole"]["end"], x, y)
     if marked:
         left, right = svg.short(x(marked[0])), svg.short(x(min(marked[1], x.high)))
         body += f'<path class="zero" d="M{left} {svg.TOP}H{right}V{bottom}H{left}z"/>'
