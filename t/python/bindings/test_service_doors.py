@@ -43,11 +43,10 @@ def methods_of(instance):
         service = getattr(endpoint, "service", None)
         for method in METHODS.keys() - {"shutdown", "disconnect"} if service else ():
             found[f"{service.name}.{method}"] = (False, ["op", "flags"])
-        for topic, (function, _, streaming) in service.methods.items() if service else ():
+        for topic, (function, _, streaming, form) in service.methods.items() if service else ():
             if topic in LEFT_OUT or topic.endswith((".shutdown", ".disconnect")):
                 continue
-            form = service.forms.get(topic, ())
-            keys = {key.rstrip("?") for key in (() if form is object else form)}
+            keys = {key.rstrip("?") for key in (form if isinstance(form, dict) else ())}
             keys.update(re.findall(r'"([a-z_-]+)"', inspect.getsource(function)))
             found[topic] = (streaming, sorted(keys))
     return found

@@ -25,8 +25,8 @@ BINDINGS = {
     "formats": ("flux.resource.pool",),
     "modules": ("flux.brokermod",),
     "resource": ("flux.resource",),
-    "services": ("flux.job", "flux.queue", "flux.resource"),
-    "broker": ("flux.brokermod", "flux.core"),
+    "services": ("flux.job", "flux.queue", "flux.resource", "flux.util"),
+    "broker": ("flux.brokermod", "flux.core", "flux.util"),
 }
 #: The parts of the product that import the embedded instance.
 ON_THE_INSTANCE = {"flux/simulate/engine/instance.py"}

@@ -5,7 +5,6 @@ Engine, pool and library are those of ``flux simulate``; an agent selects the ne
 Requires the package ``gymnasium``.
 """
 
-import copy
 import math
 import numbers
 from itertools import islice
@@ -21,7 +20,7 @@ from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import in_order
 from flux.simulate.engine.lean import LeanEngine
 from flux.simulate.engine.observer import Observer
-from flux.simulate.job import jobspec
+from flux.simulate.job import cut, jobspec
 from flux.simulate.results.outcome import bounded_slowdown
 from flux.simulate.trace import Trace
 from flux.simulate.workload.record import check_count
@@ -159,11 +158,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
         super().reset(seed=seed)
         self.close()
         begin = self._first + int(self.np_random.integers(self._places))
-        jobs = [copy.copy(job) for job in self._workload.jobs[begin : begin + self._count]]
-        start = jobs[0].submit
-        for job in jobs:
-            job.submit = round(job.submit - start, 6)
-        self._jobs = jobs
+        self._jobs = jobs = cut(self._workload.jobs[begin : begin + self._count])
         units = self._workload.units
         self._submits = np.array([job.submit for job in jobs])
         self._known = np.array(

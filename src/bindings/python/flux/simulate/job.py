@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs: the entry in a trace, and the jobspec that a scheduler sees."""
 
+import copy
 import itertools
 from typing import NamedTuple, Optional
 
@@ -132,6 +133,14 @@ def placement(job):
     None."""
     value = system_of(job).get("placement")
     return value if isinstance(value, dict) else None
+
+
+def cut(jobs):
+    """Return copies of consecutive jobs of a workload, the first of which is submitted at 0."""
+    copies = [copy.copy(job) for job in jobs]
+    for job in copies:
+        job.submit = round(job.submit - jobs[0].submit, 6)
+    return copies
 
 
 def followers(jobs):

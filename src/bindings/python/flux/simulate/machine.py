@@ -14,14 +14,9 @@ class Machine:
         Inventory(R)  # checks it
         self.R = R
         self.source = source
-        self.nodes, self.cores = rset.count(R)
-        self.gpus = 0
-        per_node = set()
-        for entry in R["execution"]["R_lite"]:
-            ranks = idset.count(idset.decode(entry["rank"]))
-            children = entry["children"]
-            self.gpus += ranks * idset.count(idset.decode(children.get("gpu", "")))
-            per_node.add(idset.count(idset.decode(children["core"])))
+        self.nodes, self.cores, self.gpus = rset.count(R)
+        children = [entry["children"] for entry in R["execution"]["R_lite"]]
+        per_node = {idset.count(idset.decode(one["core"])) for one in children}
         #: cores per node; of the largest node if they differ
         self.cores_per_node = max(per_node)
         self.is_uniform = len(per_node) == 1

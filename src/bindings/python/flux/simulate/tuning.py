@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from flux.simulate import policy, run
+from flux.simulate.job import cut
 from flux.simulate.results import losses, metrics, statistics
 from flux.simulate.study import tasks_of
 from flux.simulate.trace import SHAKE, Case, Trace
@@ -241,12 +242,10 @@ class _Splits:
             return Case(workload, None, variant), None
         seed, workload = version or (None, self._whole)
         before, counted = self._ids[number]
-        jobs = [copy.copy(job) for job in workload.jobs if job.id in before or job.id in counted]
-        first = jobs[0].submit
-        for job in jobs:
-            job.submit = round(job.submit - first, 6)
+        chosen = [job for job in workload.jobs if job.id in before or job.id in counted]
+        first = chosen[0].submit
         part = copy.copy(workload)
-        part.jobs = jobs
+        part.jobs = cut(chosen)
         part.epoch = workload.epoch + first if workload.epoch else 0.0
         return Case(part, seed, variant), counted
 
@@ -301,7 +300,7 @@ def _judge(found, against, chosen, judging, versions):
             "high": math.expm1(middle + width),
         }
     found.better = found.rows[found.figure]["high"] < 0
-    starts, jobs, classes = ([], []), [], {}
+    starts, jobs, classes = ([], []), [], metrics.Means()
     for first, second, (_, counted) in zip(against, chosen, judging):
         for index in _counted(first, counted):
             size = first.size[index]
@@ -309,9 +308,7 @@ def _judge(found, against, chosen, judging, versions):
             starts[1].append(second.start[index])
             jobs.append((first.workload.jobs[index].user, size))
             name = metrics.class_of(size, 0.0)[0]
-            entry = classes.setdefault(name, [0, 0.0, 0.0])
-            entry[0] += 1
-            entry[1] += first.start[index] - first.submit[index]
-            entry[2] += second.start[index] - second.submit[index]
+            waits = (one.start[index] - one.submit[index] for one in (first, second))
+            classes.add(name, *waits)
     found.losses = losses.losses(*starts, jobs)
-    found.classes = metrics.means(classes, metrics.SIZES, "against", "chosen")
+    found.classes = classes.table(metrics.SIZES, "against", "chosen")

@@ -293,13 +293,14 @@ def is_sound(R):
 
 
 def count(R):
-    """Return (nodes, cores) of `R`."""
-    nodes = cores = 0
+    """Return (nodes, cores, GPUs) of `R`."""
+    nodes = cores = gpus = 0
     for entry in R["execution"]["R_lite"]:
         many = popcount(parse_idset(entry["rank"]))
         nodes += many
         cores += many * popcount(parse_idset(entry["children"].get("core", "")))
-    return nodes, cores
+        gpus += many * popcount(parse_idset(entry["children"].get("gpu", "")))
+    return nodes, cores, gpus
 
 
 def fragment(R, keep):

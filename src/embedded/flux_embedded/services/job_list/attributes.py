@@ -39,7 +39,7 @@ def _size(job):
         asked = count_resources(job.jobspec["resources"])
         nodes, cores, nslots = asked["node"], asked["core"], asked["slot"]
         if job.R is not None:
-            nodes, cores = rset.count(job.R)
+            nodes, cores, _ = rset.count(job.R)
         if not nslots and job.R is None:
             # an invalid request has no size
             return None, None, None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.idset import IDset
 from flux.resource.allocations import Allocations
 from flux.resource.ResourcePool import ResourcePool
+from flux_engine.formats import idset, rset
 from flux_engine.kernel.direct import Peer
 from flux_engine.kernel.message import Message, payload_text
 
@@ -225,7 +226,4 @@ class KeyValueStore(FakeService):
 
 
 def ranks_of(R: dict[str, Any]) -> IDset:
-    ranks = IDset()
-    for entry in R["execution"]["R_lite"]:
-        ranks.add(entry["rank"])
-    return ranks
+    return IDset(idset.text(rset.ranks(R)))

@@ -264,20 +264,15 @@ def class_of(size, run):
 def classes(outcome):
     """Return {class: {jobs, wait, bsld}} with means, for classes of size and run time, and for
     queues."""
-    groups = {}
+    found = Means()
     wait, _, slowdown = outcome.columns
     for index in outcome.started():
         job = outcome.workload.jobs[index]
         size, length = class_of(outcome.size[index], job.seconds)
-        keys = [f"{size} x {length}"]
+        found.add(f"{size} x {length}", wait[index], slowdown[index])
         if job.queue is not None:
-            keys.append(f"queue {job.queue}")
-        for key in keys:
-            entry = groups.setdefault(key, [0, 0.0, 0.0])
-            entry[0] += 1
-            entry[1] += wait[index]
-            entry[2] += slowdown[index]
-    return means(groups, class_names(groups), "wait", "bsld")
+            found.add(f"queue {job.queue}", wait[index], slowdown[index])
+    return found.table(class_names(found), "wait", "bsld")
 
 
 def class_names(known):
@@ -286,15 +281,21 @@ def class_names(known):
     return [name for name in order if name in known] + sorted(set(known).difference(order))
 
 
-def means(groups, names, first, second):
-    """Return {name: {jobs, first, second}} with means, from {name: [jobs, sum, sum]}, in the order
-    of names."""
-    found = {}
-    for name in names:
-        if name in groups:
-            jobs, one, other = groups[name]
-            found[name] = {"jobs": jobs, first: one / jobs, second: other / jobs}
-    return found
+class Means(dict):
+    """The number of jobs, and the sums of two of their figures, by the name of a group."""
+
+    def add(self, name, first, second):
+        """Add a job to a group."""
+        jobs, one, other = self.get(name, (0, 0.0, 0.0))
+        self[name] = jobs + 1, one + first, other + second
+
+    def table(self, names, first, second):
+        """Return {name: {jobs, first, second}} with means, in the order of names."""
+        known = [(name, *self[name]) for name in names if name in self]
+        return {
+            name: {"jobs": jobs, first: one / jobs, second: other / jobs}
+            for name, jobs, one, other in known
+        }
 
 
 def distributions(outcome):

@@ -202,7 +202,7 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, wait, bank=
     try:
         system = jobspec["attributes"]["system"]
         limit = float(system.get("duration") or 0) or None
-        nodes, cores = rset.count(R) if R is not None else (None, None)
+        nodes, cores = rset.count(R)[:2] if R is not None else (None, None)
         if cores is None:
             asked = count_resources(jobspec["resources"])
             nodes, cores = asked["node"], asked["core"]
