@@ -4,7 +4,7 @@
 import itertools
 import numbers
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Optional
@@ -168,7 +168,9 @@ class Trace:
             raise OptionError(text)
         if not isinstance(seed, numbers.Integral):
             raise OptionError(f"seed={seed!r}: expected an integer")
-        if not isinstance(status, Iterable) or not all(isinstance(one, int) for one in status):
+        if not isinstance(status, Sequence) or not all(
+            isinstance(one, numbers.Integral) for one in status
+        ):
             raise OptionError(f"status={status!r}: expected a list of SWF statuses")
         self.seed = seed
         self.shake = shake
