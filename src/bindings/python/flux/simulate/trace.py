@@ -4,7 +4,7 @@
 import itertools
 import numbers
 import os
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Optional
@@ -112,7 +112,7 @@ class Trace:
         seed (int): seed of all random numbers, including policies'
         shake (float): maximum shift of submissions, in seconds
         dependencies (bool): whether jobs wait for the jobs that they follow in the trace
-        status (sequence of int): SWF statuses of the jobs to include; default: all, with a warning
+        status (collection of int): SWF statuses of the jobs to include; default: all, with a warning
             if some failed or were cancelled
 
     ``nodes``, ``limits`` and ``scale_arrivals`` may be lists: a study runs all combinations.
@@ -168,7 +168,7 @@ class Trace:
             raise OptionError(text)
         if not isinstance(seed, numbers.Integral):
             raise OptionError(f"seed={seed!r}: expected an integer")
-        if not isinstance(status, Sequence) or not all(
+        if not isinstance(status, Collection) or not all(
             isinstance(one, numbers.Integral) for one in status
         ):
             raise OptionError(f"status={status!r}: expected a list of SWF statuses")
