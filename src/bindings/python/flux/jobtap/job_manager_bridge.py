@@ -502,9 +502,7 @@ class PluginHost:
         id = self._id(id)
         perilogs.check_room(sum(host.perilogs.count(id) for host in _loaded.values()), id, kind)
         if id == current:
-            start = (
-                lib.flux_jobtap_prolog_start if kind == "prolog" else lib.flux_jobtap_epilog_start
-            )
+            start = getattr(lib, f"flux_jobtap_{kind}_start")
             _check(start(self.p, description.encode()), _PERILOG[kind])
         else:
             # The C function only works on the current job. For other jobs its event is posted here.
@@ -525,9 +523,7 @@ class PluginHost:
         any(host.perilogs.finished(id, kind, description) for host in _loaded.values())
 
     def _post_finish(self, id: int, kind: str, description: str, status: int) -> None:
-        finish = (
-            lib.flux_jobtap_prolog_finish if kind == "prolog" else lib.flux_jobtap_epilog_finish
-        )
+        finish = getattr(lib, f"flux_jobtap_{kind}_finish")
         _check(finish(self.p, id, description.encode(), status), _JOB)
 
     def _finish(self, perilog: Perilog, status: int, note: str | None) -> None:

@@ -14,6 +14,7 @@ import json
 from math import isfinite
 from typing import Any
 
+from flux_engine.formats.form import NAMES
 from flux_engine.formats.states import PRIORITY_MAX, URGENCY_MAX
 
 #: The job of the running callback, in place of a job id.
@@ -51,14 +52,9 @@ _NOT_POSTED = ("submit", "invalidate")
 #: real Flux sends no job to the scheduler any more.
 _NOT_POSTED_BY_PLUGINS = ("validate", "alloc", "start", "release", "free", "clean")
 #: Events with their own methods, which count open prologs and epilogs, and know open dependencies.
-_BY_METHOD = {
-    "dependency-add": "dependency_add",
-    "dependency-remove": "dependency_remove",
-    "prolog-start": "prolog_start",
-    "prolog-finish": "prolog_finish",
-    "epilog-start": "epilog_start",
-    "epilog-finish": "epilog_finish",
-}
+_BY_METHOD = (
+    "dependency-add", "dependency-remove", "prolog-start", "prolog-finish", "epilog-start", "epilog-finish",
+)  # fmt: skip
 #: Exception type with which the job manager reports that a scheduler could not take over a job's
 #: resources. It does not free them then.
 _RESERVED_EXCEPTION = "scheduler-restart"
@@ -212,9 +208,7 @@ def _check_system(system: dict[str, Any], path: str) -> None:
         raise _invalid(f"update of {path}: queue={queue!r}: expected the name of a queue")
     for key, kind in (("constraints", dict), ("dependencies", list)):
         if key in system and system[key] is not None and type(system[key]) is not kind:
-            raise _invalid(
-                f"update of {path}: {key} must be an {'object' if kind is dict else 'array'}"
-            )
+            raise _invalid(f"update of {path}: {key} must be {NAMES[kind]}")
 
 
 def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
@@ -224,7 +218,7 @@ def plugin_event(name: Any, context: Any) -> dict[str, Any] | None:
     if name in _NOT_POSTED_BY_PLUGINS:
         raise _invalid(f"event {name}: only the job manager posts it")
     if name in _BY_METHOD:
-        raise _invalid(f"event {name}: use {_BY_METHOD[name]}()")
+        raise _invalid(f"event {name}: use {name.replace('-', '_')}()")
     if name == "exception" and checked is not None:
         exception_type(checked["type"], "event exception: type")
     return checked
@@ -259,19 +253,10 @@ def event(name: Any, context: Any) -> dict[str, Any] | None:
         if key not in context:
             raise OSError(errno.EPROTO, f"event {name}: {key!r} is missing")
         if type(context[key]) not in kinds:
-            wanted = " or ".join(_TYPE_TEXTS[kind] for kind in kinds)
+            wanted = " or ".join(NAMES[kind] for kind in kinds)
             raise OSError(errno.EPROTO, f"event {name}: {key!r} must be {wanted}")
     _check_values(name, context)
     return context
-
-
-_TYPE_TEXTS: dict[type, str] = {
-    str: "a string",
-    int: "an integer",
-    float: "a number",
-    bool: "true or false",
-    list: "an array",
-}
 
 
 def _check_values(name: str, context: dict[str, Any]) -> None:

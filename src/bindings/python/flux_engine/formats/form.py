@@ -11,7 +11,7 @@ import errno
 from flux_engine.formats.quote import quote
 
 #: Names of forms in error texts.
-_NAMES = {
+NAMES = {
     int: "an integer",
     float: "a number",
     str: "a string",
@@ -50,7 +50,7 @@ def _check_type(value, kinds, where):
     kinds = kinds if type(kinds) is tuple else (kinds,)
     kind = type(value)
     if kind not in kinds and not (kind is int and float in kinds):
-        wanted = " or ".join(_NAMES.get(one, "null") for one in kinds)
+        wanted = " or ".join(NAMES.get(one, "null") for one in kinds)
         raise ValueError(f"{where} must be {wanted}")
 
 

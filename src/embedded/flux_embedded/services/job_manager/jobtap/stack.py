@@ -401,18 +401,15 @@ class Jobtap(Part):
 
     def remove(self, pattern):
         """Remove the plugins that match a name, ``all`` or a glob, builtins only by one with a dot; ENOENT if none does."""
-        if pattern == "all":
-            matches = [plugin for plugin in self.plugins if not plugin.name.startswith(".")]
-        else:
-            hidden = pattern.startswith(".")
-            matches = [
-                plugin
-                for plugin in self.plugins
-                if plugin.name.startswith(".") == hidden
-                and fnmatch.fnmatchcase(plugin.name, pattern)
-            ]
-            if not matches:
-                raise OSError(errno.ENOENT, "Failed to find plugin to remove")
+        glob = "*" if pattern == "all" else pattern
+        matches = [
+            plugin
+            for plugin in self.plugins
+            if plugin.name.startswith(".") == glob.startswith(".")
+            and fnmatch.fnmatchcase(plugin.name, glob)
+        ]
+        if not matches and pattern != "all":
+            raise OSError(errno.ENOENT, "Failed to find plugin to remove")
         for plugin in matches:
             self._drop(plugin)
 
