@@ -14,12 +14,11 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path[:0] = [os.path.join(TOP, "src/bindings/python"), os.path.join(TOP, "src/embedded")]
 
 from flux.simulate import policy  # noqa: E402
-from flux.simulate.report import charts, page  # noqa: E402
+from flux.simulate.report import charts, gantt, page  # noqa: E402
 from flux.simulate.report.style import rules  # noqa: E402
 from flux.simulate.results.picture import picture_data  # noqa: E402
 from flux.simulate.run import Settings, simulate  # noqa: E402
-from flux.simulate.trace import sample_path  # noqa: E402
-from flux.simulate.workload.build import Options, build  # noqa: E402
+from flux.simulate.trace import Trace  # noqa: E402
 
 POLICIES = ["sched-fifo", "sched-backfill promise=1,unlimited"]
 
@@ -35,7 +34,7 @@ def alone(chart):
 
 
 def main():
-    workload = build(Options(traces=[sample_path()]))
+    workload = Trace("sample").workload()
     pictures, texts = [], policy.parse(POLICIES)
     for one in texts:
         outcome, _ = simulate(workload, one, Settings())
@@ -44,8 +43,8 @@ def main():
         "waits": charts.waits(pictures),
         "time": charts.over_time(pictures, [one.name for one in texts]),
         "promises": charts.promises(pictures),
-        "gantt": charts.gantt(pictures[1], 0),
-        "whole": charts.whole_run(
+        "gantt": gantt.gantt(pictures[1], 0),
+        "whole": gantt.whole_run(
             pictures[1],
             max(picture["end"] for picture in pictures),
             (pictures[1]["gantt"]["begin"], pictures[1]["gantt"]["end"]),
