@@ -28,10 +28,6 @@ def commit(h, *ops, **more):
     return h.rpc("kvs.commit", {"ops": list(ops), **more}).get()["rootseq"]
 
 
-def lookup(h, key, **more):
-    return h.rpc("kvs.lookup", {"key": key, **more}).get()["value"]
-
-
 def tree(instance):
     found = entries(instance.ctx.kvs.root, "")
     return {name: text for name, kind, text in found if kind != "dir"}

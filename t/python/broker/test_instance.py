@@ -2,35 +2,12 @@
 """The instance without socket or command, as tests and fault runs use it."""
 
 import gc
-import json
 import weakref
 
 import pytest
 
 from flux_embedded.broker.instance import Instance
 from flux_engine.kernel.clock import VirtualClock
-
-
-@pytest.fixture
-def instance():
-    instance = Instance(size=4, clock=VirtualClock(), hosts=["n0", "n1", "n2", "n3"])
-    instance.start()
-    yield instance
-    instance.stop()
-
-
-def events(instance, jobid):
-    """Wait for the end of a job; return the names of its events."""
-    watch = instance.handle.rpc(
-        "job-info.eventlog-watch", {"id": jobid, "path": "eventlog", "flags": 0}, flags=2
-    )
-    names = []
-    while True:
-        try:
-            names.append(json.loads(watch.get()["event"])["name"])
-        except OSError:
-            return names
-        watch.reset()
 
 
 def test_bad_configuration_is_refused():

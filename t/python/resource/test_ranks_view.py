@@ -12,7 +12,6 @@ from flux.resource.TreePool import TreePool
 
 NOW = 1000.0
 ALL = 0b1111
-SMALL = 0b0011  # 4 cores and a GPU
 BIG = 0b1100  # 8 cores
 #: a placeholder's id
 NOBODY = -7

@@ -2,7 +2,6 @@
 """Admission rules: what keeps a job from starting although it fits, with the guide's counter of
 licences."""
 
-import runpy
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
 
 LICENSES = Path(__file__).resolve().parents[3] / "doc" / "examples" / "licenses.py"
-Licenses = runpy.run_path(str(LICENSES))["Licenses"]
 POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "conservative", "no-guarantee")
 
 
