@@ -16,7 +16,6 @@ from flux.resource import (
     InsufficientResources,
     ResourcePool,
     ResourcePoolImplementation,
-    ResourceSet,
     Rv1Pool,
 )
 from flux.resource.pool import state
@@ -230,28 +229,6 @@ def test_no_second_allocation():
     pool._check()
 
 
-def test_register_refusals():
-    pool = ResourcePool(R())
-    for bad in (
-        [{"rank": "0", "children": {"core": "9"}}],
-        [{"rank": "0", "children": {"core": "0", "gpu": "7"}}],
-    ):
-        with pytest.raises(ValueError):
-            pool.register_alloc(1, R(bad))
-    for bad in (5, "[]", {"version": 1}, {}):
-        with pytest.raises(ValueError):
-            pool.register_alloc(1, bad)
-    pool.register_alloc(
-        1, ResourceSet(R([{"rank": "0", "children": {"core": "0-1"}}], expiration=50))
-    )
-    with pytest.raises(ValueError, match="another job"):
-        pool.register_alloc(2, R([{"rank": "0", "children": {"core": "1"}}]))
-    with pytest.raises(ValueError, match=r"\[7\]"):
-        pool.register_alloc(2, R([{"rank": "0,7", "children": {"core": "3"}}]))
-    assert pool.job_end_times() == [(1, 50.0)]
-    pool._check()
-
-
 @pytest.mark.parametrize("method", ["mark_up", "mark_down", "remove_ranks"])
 def test_bad_ids(method):
     pool = ResourcePool(R())
@@ -401,20 +378,6 @@ def test_shared_states_are_bounded(monkeypatch):
     for jobid in range(40):
         pool.free(jobid)
     assert pool.copy_allocated().dumps() == ""
-
-
-def test_sets_that_are_not_free():
-    """Registering many ranks at once, some of them in use."""
-    pool = ResourcePool(
-        R_of({rank: ({0, 1, 2} if rank % 2 else {0, 1}, set()) for rank in range(8)})
-    )
-    index = pool.impl.index
-    assert index.is_free((~0b1111, 0b11))
-    assert not index.is_free((~0b1111, 0b111))
-    index.take((~0b0110, 0b01))
-    assert index.is_free((~0b1110, 0b10))
-    assert not index.is_free((~0b1110, 0b01))
-    assert not index.is_free((2, 0b01)) and index.is_free((2, 0b10))
 
 
 # -- wrappers and implementations --------------------------------------------------------------------------
