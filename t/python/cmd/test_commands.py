@@ -26,6 +26,9 @@ $ flux resource drain 1 bad fan; flux resource drain 2-3 x
 $ flux resource drain -no '{ranks} {reason}'
 1 bad fan
 2-3 x
+$ flux resource drain 0 x; flux resource drain -no '{nnodes} {ranks} {reason}'; flux resource undrain 0
+3 0,2-3 x
+1 1 bad fan
 $ flux resource undrain 1-3; flux resource list -s down -no '{rlist}'
 $ flux resource nosuch
 2! ...

@@ -40,10 +40,12 @@ DRAIN_FORMATS = {
 DRAIN_HEADINGS = {
     "timestamp": "TIME",
     "state": "STATE",
-    "ranks": "RANKS",
     "reason": "REASON",
+    "nnodes": "NNODES",
+    "ranks": "RANKS",
     "nodelist": "NODELIST",
 }
+DRAINED_SETS = ("nnodes", "ranks", "nodelist")
 
 
 def queue_ranks(rset, queues, names):
@@ -164,6 +166,7 @@ class Drained:
         why = status.get_drain_info(ranks.first())
         self.timestamp, self.reason = why.timestamp, why.reason
         self.state = state
+        self.nnodes = len(ranks)
         self.ranks, self.nodelist = str(ranks), str(status.nodelist[ranks])
 
 
@@ -171,11 +174,12 @@ def drained(args):
     """The ranks that are drained; those that a job still holds are ``draining``."""
     layout = Formats("flux-resource", DRAIN_FORMATS, "drain").layout(args.format, DRAIN_HEADINGS)
     status = resource_status(flux.Flux()).get()
-    rows = []
+    # Ranks whose lines are the same but for the ranks are one line, as in flux-core.
+    same = layout.copy(except_fields=list(DRAINED_SETS))
+    groups = {}
     for state in ("draining", "drained"):
-        groups = {}
         for rank in status[state]:
-            why = status.get_drain_info(rank)
-            groups.setdefault((why.timestamp, why.reason), IDset()).set(rank)
-        rows += [Drained(status, state, ranks) for ranks in groups.values()]
+            line = same.format(Drained(status, state, IDset(str(rank))))
+            groups.setdefault(line, (state, IDset()))[1].set(rank)
+    rows = [Drained(status, state, ranks) for state, ranks in groups.values()]
     layout.print_items(rows, no_header=args.no_header)
