@@ -21,6 +21,8 @@
 #define MAX_KINDS 8
 #define MAX_MOVED 16
 #define MAX_TRIES 4
+/* A trial reads some hundred steps: their calls are a tenth of it. */
+#define ALWAYS_INLINE static inline __attribute__ ((always_inline))
 
 /* A step of a line: the amounts that are left from its time on. */
 struct step {
@@ -842,13 +844,13 @@ static bool is_closed (const struct availability *all,
  * a place in the order, or left out, and beside those that a trial puts there; in the buffer, unless they
  * are those of the step.  Less than nothing where a use excludes the claim, if any.
  */
-static const int64_t *free_at (const struct availability *all,
-                               size_t rank,
-                               size_t step,
-                               double time,
-                               struct order order,
-                               const struct demand *claim,
-                               int64_t *buffer)
+ALWAYS_INLINE const int64_t *free_at (const struct availability *all,
+                                      size_t rank,
+                                      size_t step,
+                                      double time,
+                                      struct order order,
+                                      const struct demand *claim,
+                                      int64_t *buffer)
 {
     static const int64_t closed[MAX_KINDS] = {-1, -1, -1, -1, -1, -1, -1, -1};
     const struct line *line = all->lines[rank];
@@ -926,14 +928,14 @@ static int64_t most_units (const struct demand *demand)
 /* Find the least amounts of a rank that uses leave at some moment of a span, each kind for itself and without
  * the promises behind a place in the order; false if these are less than a need.
  */
-static bool has_room (const struct availability *all,
-                      size_t rank,
-                      double start,
-                      double end,
-                      struct order order,
-                      const struct demand *claim,
-                      const int64_t *need,
-                      int64_t *least)
+ALWAYS_INLINE bool has_room (const struct availability *all,
+                             size_t rank,
+                             double start,
+                             double end,
+                             struct order order,
+                             const struct demand *claim,
+                             const int64_t *need,
+                             int64_t *least)
 {
     const struct line *line = all->lines[rank];
     size_t first = step_at (line, start), step, kind;
