@@ -67,6 +67,7 @@ RULES_MISTAKES = {
     "def alloc(self, job, attributes): return False": r"alloc\(\) returned False: expected nothing, or a ValueError",
     "def check(self, job): return Deferral(lambda: 'late')": r"admission rule Mine: check\(\) returned Deferral.* expected a Deferral, with a text for its reason",
     "def check(self, job): return Deferral('late')": r"check\(\) gives no time, and the rule never calls readmit\(\)",
+    "def check(self, job): return Deferral('late', float('nan'))": r"check\(\) returned Deferral.* expected .* a finite number or None for `until`",
     "def check(self, job): return Deferral('late', 3600)": r"check\(\) returned until=3600, a past time",
     "def stats(self): return {'seen': 7}": r"stats\(\) returned \{'seen': 7\}: expected a dict of lists",
     "def stats(self): return {'seen': (one for one in [{7}])}": r"stats\(\) returned .* expected a dict of lists",

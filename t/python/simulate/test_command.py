@@ -694,3 +694,11 @@ def test_warnings_are_said_with_q_and_kept(tmp_path):
     kept = json.loads((tmp_path / "out" / "sched-fifo" / "summary.json").read_text())["warnings"]
     assert [text.split(":")[0][:20] for text in kept] == ["the offered load is "]
     assert f"WARNING: {kept[0]}\n" == flux_here("compare", tmp_path / "out").stderr
+
+
+def test_a_warning_of_a_scheduler_is_said_with_q(tmp_path):
+    (tmp_path / "conf.toml").write_text("[limts.user]\nper = 'user'\nmax.nodes = 4\n")
+    done = flux("sample --jobs=60 --conf=conf.toml --scheduler=sched-fifo -q -o out", cwd=tmp_path)
+    said = "sched-fifo: a warning in its log: configuration: [limts] is not a known table: is [limits] meant?"
+    assert f"WARNING: {said}" in done.stderr
+    assert f"WARNING: {said}" in flux_here("compare", tmp_path / "out").stderr

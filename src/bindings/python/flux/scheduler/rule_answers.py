@@ -13,6 +13,7 @@ import functools
 import json
 import types
 from collections.abc import Iterator
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import quote
@@ -38,7 +39,7 @@ def _is_deferral(value: Any) -> bool:
         isinstance(value, Deferral)
         and hash(value.key) is not None
         and isinstance(value.reason, str)
-        and (value.until is None or type(value.until) in (int, float))
+        and (value.until is None or (type(value.until) in (int, float) and isfinite(value.until)))
     )
 
 
@@ -48,7 +49,7 @@ def _is_json(value: Any, kind: type) -> bool:
 
 
 _DEFERRAL = Answer(
-    "a Deferral, with a text for its reason, a number or None for `until` and a key that can be hashed; or None",
+    "a Deferral, with a text for its reason, a finite number or None for `until` and a key that can be hashed; or None",
     _is_deferral,
 )
 _NOTHING = Answer("nothing", lambda value: True, lambda: None)

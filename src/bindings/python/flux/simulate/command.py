@@ -377,6 +377,8 @@ class Call:
         from flux.simulate.results import table
 
         options = self.options
+        for line in table.logged(summaries):
+            self.print(f"WARNING: {line}", sys.stderr)
         if options.json:
             keys = (
                 "policy", "number", "variant", "seed", "failed", "figures", "classes", "interrupted",

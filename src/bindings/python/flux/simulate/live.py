@@ -110,7 +110,7 @@ def _job(entry, texts, run, limit, size):
 def _pending(entry, texts, machine, unit, notes):
     limit = entry.get("duration") or NO_LIMIT
     if not limit:
-        notes.count("jobs have no limit: they are taken never to end")
+        notes.count("jobs have no limit and never end")
     resources = json.loads(texts["jobspec"])["resources"]
     asked = spec.count_resources(resources)
     nodes, cores = asked["node"], asked["core"]
@@ -124,7 +124,7 @@ def _running(entry, texts, now, notes):
     R = json.loads(texts["R"])
     end = entry.get("expiration") or R["execution"].get("expiration") or 0
     if not end:
-        notes.count("jobs have no limit: they are taken never to end")
+        notes.count("jobs have no limit and never end")
         end = now + FOREVER
     start = entry.get("t_run", now)
     left = max(0.0, end - now)

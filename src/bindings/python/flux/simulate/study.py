@@ -12,6 +12,7 @@ from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
 from flux.simulate.results import losses, statistics
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, bounded_slowdown
+from flux.simulate.results.table import logged
 from flux.simulate.script import Script
 from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Trace, case_text, variant_text
@@ -350,4 +351,6 @@ def simulate(
         outcome = result.pop("outcome")
         outcome.workload = task.workload
         runs.append(Run(task.case, result, outcome))
+    for text in logged(results):
+        warnings.warn(text, stacklevel=2)
     return runs

@@ -86,7 +86,8 @@ def _has_seeds(summaries):
 
 def _figures(summaries, where):
     """Return the tables of one variant."""
-    remarks = tables.listed(table.remarks(summaries, with_failures=False), "remarks")
+    found = table.remarks(summaries, with_failures=False) + table.logged(summaries)
+    remarks = tables.listed(found, "remarks")
     remarks += tables.failures(summaries)
     if _has_seeds(summaries):
         body = tables.plain(table.seeds_table(table.by_policy(summaries)))

@@ -207,14 +207,21 @@ def remarks(summaries, with_failures=True):
             )
         if figures["never_started"]:
             found.append(f"{name}: {counted(figures['never_started'], 'job')} never started")
-        if summary.get("log_lines"):
+    return found
+
+
+def logged(summaries):
+    """Return a line for each policy that did not fail and has warnings in its log."""
+    found = []
+    for summary in summaries:
+        if summary.get("log_lines") and not summary.get("failed"):
             count, first = summary["log_lines"], summary["log"][0]["text"].splitlines()[0]
             which = (
                 "a warning in its log"
                 if count == 1
                 else f"{count:,} warnings in its log, the first"
             )
-            found.append(f"{name}: {which}: {first}")
+            found.append(f"{summary['policy']}: {which}: {first}")
     return found
 
 
