@@ -641,11 +641,14 @@ def test_what_a_placement_of_a_site_may_not_choose(placed, said):
     pool._check()
 
 
+def raise_for_no_place(self, candidates, request):
+    raise InsufficientResources("no place")
+
+
 def test_a_hook_that_finds_nothing():
-    for answer in (None, ([], 0), ((), 0)):
-        pool = hooked(_select_resources=lambda self, candidates, request, answer=answer: answer)(
-            R()
-        )
+    hooks = [lambda *args, answer=answer: answer for answer in (None, ([], 0), ((), 0))]
+    for hook in (*hooks, raise_for_no_place):
+        pool = hooked(_select_resources=hook)(R())
         with pytest.raises(
             InsufficientResources, match="enough is free, but Rv1Pool finds no place"
         ):

@@ -10,6 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from flux.resource.errors import InsufficientResources
 from flux.resource.pool.inventory import select
 from flux.resource.pool.masks import UNIT_LIMIT, members, popcount, quote, take
 from flux.resource.pool.placement import check_placed, slots_by_amounts, slots_on, with_amounts
@@ -83,6 +84,9 @@ class Hooks(ResourcePoolImplementation):
         Returns:
             ``(selected, nslots)``: ``selected`` is a list of ``(rank, cores, gpus)`` with the ids
             taken on each; empty if the request does not fit now.
+
+        Raises:
+            InsufficientResources: likewise
         """
         shape = request.shape
         rooms = [(one, self._room(one, shape)) for one in candidates]
@@ -146,7 +150,10 @@ class Hooks(ResourcePoolImplementation):
         candidates = self._sort_candidates(candidates)
         if candidates is None:
             raise ValueError("_sort_candidates: expected the candidates in order, got None")
-        answer = self._select_resources(candidates, request)
+        try:
+            answer = self._select_resources(candidates, request)
+        except InsufficientResources:
+            return None
         if answer is None:
             self._warn_of_none()
             return None
