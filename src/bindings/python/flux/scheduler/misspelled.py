@@ -216,6 +216,8 @@ def misspelled(kind: type) -> Iterator[str]:
                 yield f"{base.__name__}.{name}() is never run: write `def` in place of `async def`"
             elif inspect.isgeneratorfunction(function) and name in known.keys() - steps:
                 yield f"{base.__name__}.{name}() is never run: a `yield` makes it a generator"
+            elif name in known and (why := _cannot_take(function, known[name])) is not None:
+                yield f"{base.__name__}.{name}() cannot be called as the library's is: {why}"
             for dropped in _dropped(function, generators):
                 yield (
                     f"{base.__name__}.{name}() does nothing by {dropped}(), a generator: return it, or write"
@@ -229,6 +231,21 @@ def misspelled(kind: type) -> Iterator[str]:
             meant = _nearest(name, attributes)
             if meant is not None:
                 yield f"{base.__name__}.{name} is never used: is {meant} meant?"
+
+
+def _cannot_take(function: types.FunctionType, ours: types.FunctionType) -> str | None:
+    """Return why an override cannot take the arguments that the library's method requires, or
+    None."""
+    required = [
+        one
+        for one in inspect.signature(ours).parameters.values()
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    try:
+        inspect.signature(function).bind(*required)
+    except TypeError as exc:
+        return str(exc)
+    return None
 
 
 def _is_generator(function: types.FunctionType) -> bool:
