@@ -95,7 +95,7 @@ def text_of(found):
     words = tuning.FIGURES[found.figure]
     half = found.splits // 2
     often = f", each {found.versions} times with submissions shaken" if found.versions > 1 else ""
-    count = f"{counted(len(found.tried), 'candidate')}"
+    count = counted(len(found.tried), "candidate")
     yield (
         f"{found.splits} splits of {found.jobs:,} jobs: {found.splits - half} choose among {count}"
         f" by {words}, {half} judge the one that they chose{often}"
