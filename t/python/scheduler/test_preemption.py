@@ -358,6 +358,23 @@ def test_if_the_job_is_canceled_or_the_table_goes_nobody_ends(policy, why):
     check(instance)
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_if_the_request_changes_victims_are_told_so_and_chosen_again(policy):
+    """A table of another rule changes it: the job is pending as before, with another request."""
+    instance = make(*policy, nodes=1)
+    victim, taker = standby(instance), batch(instance, None, slots=1, exclusive=False)
+    instance.advance(30)
+    reconfigure(instance, {**tables(), "sharing": {"all": {"mode": "user"}}})
+    instance.advance(30)
+    told = f"will not be ended now: the request of {taker.name} has changed"
+    assert [note for severity, note in exceptions(victim)][1] == told
+    assert [severity for severity, _ in exceptions(victim)] == [1, 1, 1]
+    assert stored(instance)[0]["taker"] == taker.id
+    instance.advance(130)
+    assert taker.state == "running" and victim.result == "failed"
+    check(instance)
+
+
 @pytest.mark.parametrize("policy", [one for one in POLICIES if len(one) < 3], ids=" ".join)
 def test_if_the_job_starts_elsewhere_nobody_ends(policy):
     instance = make(*policy, nodes=2)

@@ -382,8 +382,13 @@ class PreemptionsUnderWay(Part):
             self._host.planning.doubt()
 
     def taker_is_gone(self, preemption: Preemption) -> None:
-        """End the preemption: the taker will not start."""
-        self.give_up(preemption, f"{self._messenger.taker_of(preemption)} is gone", "gone")
+        """End the preemption: the taker will not start or, if it is still pending, a change of the
+        configuration has changed its request."""
+        taker = self._messenger.taker_of(preemption)
+        if self._host.pending(preemption.taker) is None:
+            self.give_up(preemption, f"{taker} is gone", "gone")
+        else:
+            self.give_up(preemption, f"the request of {taker} has changed", "configuration")
 
     def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
         """End the preemption: the taker does not start on the kept resources."""
