@@ -45,7 +45,7 @@ test_expect_success 'a configuration with reservations' '
 	duration = 86400
 	zone = "UTC"
 	hosts = "$(hostname)"
-	users = ["root", "1001"]
+	users = ["root", "2100000001"]
 	at_end = "run"
 
 	[reservations.soon]
@@ -93,7 +93,7 @@ test_expect_success 'an instance with these and others' '
 '
 test_expect_success 'flux start has read them; an error names its table and key' '
 	grep "weekly *planned *2030-01-07 07:00 *4h *2 .* 1w *no jobs" listed &&
-	grep "yearly *planned *2031-05-01 08:00 *1d *4 .* users root,1001" listed &&
+	grep "yearly *planned *2031-05-01 08:00 *1d *4 .* users root,2100000001" listed &&
 	grep "\[reservations.soon\] start=.tomorrow 08:00. depends on when it is read: give a date" log &&
 	grep "\[reservations.bare\] start=2031-05-01T08:00:00: write it in quotes" log &&
 	grep "\[reservations.odd\] unknown key .colour.: expected" log &&

@@ -37,4 +37,3 @@ class FluxScheduler(AutotoolsPackage):
         for name in ("sched-fifo", "sched-simple", "sched-backfill"):
             env.prepend_path("FLUX_MODULE_PATH_PREPEND", f"{base}/modules/{name}")
         env.prepend_path("FLUX_EXEC_PATH_PREPEND", f"{base}/cmd")
-        env.append_path("FLUX_MODPROBE_PATH_APPEND", f"{self.prefix.share}/flux/modprobe")

@@ -30,7 +30,7 @@ def missing():
     if not shutil.which(compiler[0]):
         return f"no C compiler ({compiler[0]})"
     if not compiles("#include <Python.h>\n"):
-        return "the Python headers are missing (python3-dev)"
+        return "the Python headers are missing (package python3-dev)"
     return None
 
 

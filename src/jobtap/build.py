@@ -92,7 +92,7 @@ def flux_flags():
     """(compile flags, link flags) for flux-core and jansson, or None where pkg-config does not know
     them."""
     cflags, libs = os.environ.get("FLUX_CORE_CFLAGS"), os.environ.get("FLUX_CORE_LIBS")
-    if cflags is None and libs is None:
+    if not cflags and not libs:
         cflags = extension.pkg_config("--cflags", *PACKAGES)
         libs = extension.pkg_config("--libs", *PACKAGES)
         if cflags is None or libs is None:
@@ -127,7 +127,10 @@ def missing():
     if shared_library() is None:
         return f"{sys.executable} has no shared library (build it with --enable-shared, or install libpython3)"
     for package in PACKAGES:
-        if "FLUX_CORE_LIBS" not in os.environ and extension.pkg_config("--cflags", package) is None:
+        if (
+            not os.environ.get("FLUX_CORE_LIBS")
+            and extension.pkg_config("--cflags", package) is None
+        ):
             return f"pkg-config does not know {package}: install its development files, or add the directory of {package}.pc to PKG_CONFIG_PATH"
     cflags, _ = flux_flags()
     for header, package in (("jansson.h", "libjansson-dev"), ("flux/jobtap.h", "flux-core")):

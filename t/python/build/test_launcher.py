@@ -68,3 +68,13 @@ def test_without_the_embedded_instance_it_says_so(tree):
     code, _, err = call(tree / "src" / "cmd" / "flux", "0")
     assert code == 1
     assert "the embedded instance is not installed completely" in err
+
+
+def test_a_python_without_greenlet_is_told_from_a_defect(srcdir, tmp_path):
+    (tmp_path / "greenlet.py").write_text(
+        "raise ModuleNotFoundError('No greenlet', name='greenlet')"
+    )
+    flux = srcdir / "src" / "cmd" / "flux"
+    code, _, err = call(flux, "start", "true", FLUX_PYTHONPATH_PREPEND=str(tmp_path))
+    assert (code, err.count("\n")) == (1, 1)
+    assert "No greenlet: install it, or name another Python in FLUX_SCHEDULER_PYTHON" in err

@@ -59,7 +59,7 @@ def test_one_file_in_the_directory_that_was_named(buildable, tmp_path):
     [
         (
             {"HWLOC_LIBS": "-lno_such_library"},
-            "libhwloc 2.x or its headers are missing (libhwloc-dev)",
+            "libhwloc 2.x or its headers are missing (package libhwloc-dev)",
         ),
         (
             {"HWLOC_CFLAGS": "-DHWLOC_H -DHWLOC_API_VERSION=0x00030000"},

@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Build ``_flux_hwloc``, the CFFI (API mode) binding to libhwloc 2.x.
 
-    python build.py [--output-dir DIR] [--cflags FLAGS] [--libs FLAGS] [--check] [--quiet]
+    python build.py [--output-dir DIR] [--check] [--quiet]
 
 leaves one extension module, ``_flux_hwloc.<abi>.so`` (for the Python
 that runs this), in DIR (made if missing); with DIR on
 ``sys.path``, ``import _flux_hwloc`` gives ``ffi`` and ``lib``. Without --output-dir it goes where it is
 found from a source tree: beside this directory. Nothing is written outside DIR and a
 temporary directory, so the source tree may be read-only. Compiler and linker flags come from
-``--cflags`` / ``--libs``, else from HWLOC_CFLAGS / HWLOC_LIBS, else from pkg-config, else ``-lhwloc``.
+HWLOC_CFLAGS / HWLOC_LIBS, else from pkg-config, else ``-lhwloc``.
 
-``--check`` builds nothing and prints one line: the versions found, or the missing dependency.
+``--check`` builds nothing and prints one line: that it can be built, or the missing dependency.
 Exit status: 0 done; 1 a dependency is missing (the message says what to install); 2 usage.
 
 The installed module is one file: put it where ``flux.resource`` is found (it is imported by its
@@ -95,11 +95,10 @@ static uint64_t flux_hwloc_local_memory (hwloc_obj_t obj)
 """
 
 
-def hwloc_flags(cflags=None, libs=None):
+def hwloc_flags():
     """(compile flags, link flags) as two lists; see the module's docstring for their sources."""
-    cflags = cflags if cflags is not None else os.environ.get("HWLOC_CFLAGS")
-    libs = libs if libs is not None else os.environ.get("HWLOC_LIBS")
-    if cflags is None and libs is None:
+    cflags, libs = os.environ.get("HWLOC_CFLAGS"), os.environ.get("HWLOC_LIBS")
+    if not cflags and not libs:
         cflags = extension.pkg_config("--cflags", "hwloc")
         libs = extension.pkg_config("--libs", "hwloc")
     return shlex.split(cflags or ""), shlex.split(libs or "-lhwloc")
@@ -123,16 +122,13 @@ def missing(cflags, libs):
     )
     problem = extension.missing()
     if problem is None and not extension.compiles(program, cflags, libs):
-        problem = "libhwloc 2.x or its headers are missing (libhwloc-dev)"
+        problem = "libhwloc 2.x or its headers are missing (package libhwloc-dev)"
     return problem
 
 
 def main(argv=None):
-    parser = extension.parser("Build the libhwloc binding", os.path.dirname(HERE))
-    parser.add_argument("--cflags", help="compiler flags for libhwloc")
-    parser.add_argument("--libs", help="linker flags for libhwloc")
-    args = parser.parse_args(argv)
-    cflags, libs = hwloc_flags(args.cflags, args.libs)
+    args = extension.parser("Build the libhwloc binding", os.path.dirname(HERE)).parse_args(argv)
+    cflags, libs = hwloc_flags()
 
     def make():
         return extension.build(builder(cflags, libs), args.output_dir)

@@ -63,4 +63,13 @@ def run(argv=None):
         _external(name, argv)
         warn(f"flux: `{name}' is not a flux command.  See 'flux --help'")
         return 1
-    return call(name, lambda words: commands.COMMANDS[name].load()(words), argv)
+    try:
+        return call(name, lambda words: commands.COMMANDS[name].load()(words), argv)
+    except ModuleNotFoundError as exc:
+        if exc.name != "greenlet":
+            raise
+        # An installation whose Python is gone runs on another.
+        warn(
+            f"flux: ERROR: {sys.executable}: {exc}: install it, or name another Python in FLUX_SCHEDULER_PYTHON"
+        )
+        return 1
