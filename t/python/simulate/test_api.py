@@ -57,6 +57,12 @@ def test_tables(runs):
     assert other["policy"] == "sched-backfill reservations=4"
     page = (TOP / "doc/guide/comparing.rst").read_text()
     assert [key for key in runs[1].figures if f"``{key}``" not in page] == []
+    later = runs[1:]
+    assert isinstance(later, Runs) and list(later) == [runs[1], runs[2]]
+    (only,) = later.differences()
+    assert only["policy"] == "sched-backfill reservations=4" and only["runs"] == 1
+    assert only["difference"] == runs[2].figures["wait_mean"] - runs[1].figures["wait_mean"]
+    assert len(later.figures) == 2 and runs[1:2].differences() == []
 
 
 def test_data_frames_where_pandas_is_installed(runs, monkeypatch):

@@ -186,7 +186,11 @@ class Run:
 
 
 class Runs(list):
-    """The runs of a study, by workload, then in order of the policies."""
+    """The runs of a study, by workload, then in order of the policies; slices are `Runs`."""
+
+    def __getitem__(self, index):
+        found = super().__getitem__(index)
+        return Runs(found) if isinstance(index, slice) else found
 
     @property
     def figures(self):
@@ -200,7 +204,7 @@ class Runs(list):
         return as_table(rows)
 
     def differences(self, figure="wait_mean"):
-        """Compare each policy with the first in a figure, workload by workload.
+        """Compare each policy with that of the first run in a figure, workload by workload.
 
         Returns:
             rows per policy and variant: ``policy``, the variant, ``runs``, ``difference`` (mean),
@@ -216,17 +220,20 @@ class Runs(list):
             raise OptionError(f"figure {figure!r}: these runs have {names}")
         groups = {}
         for one in self:
-            groups.setdefault((one.number, tuple(one.variant.items())), []).append(one)
+            groups.setdefault((one.number, tuple(one.variant.items())), {})[one.seed] = one
         rows = []
         for (number, variant), runs in groups.items():
-            if number == 1:
+            if number == self[0].number:
                 continue
-            base = groups[1, variant]
-            row = {"policy": runs[0].policy, **dict(variant), "runs": len(runs)}
-            if any(one.failed for one in [*base, *runs]):
+            base = groups.get((self[0].number, variant), {})
+            pairs = [(base[seed], one) for seed, one in runs.items() if seed in base]
+            if not pairs:
+                continue  # in a slice
+            row = {"policy": pairs[0][1].policy, **dict(variant), "runs": len(pairs)}
+            if any(one.failed for pair in pairs for one in pair):
                 row.update(difference=math.nan, interval=math.nan, verdict="failed")
             else:
-                first, second = ([one.figures[figure] for one in some] for some in (base, runs))
+                first, second = ([one.figures[figure] for one in some] for some in zip(*pairs))
                 middle, width = statistics.paired(first, second)
                 said = statistics.verdict(first, second)
                 row.update(difference=middle, interval=width, verdict=said)
