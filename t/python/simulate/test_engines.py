@@ -18,6 +18,7 @@ from flux.simulate.results.files import write_jobs
 from flux.simulate.results.outcome import REJECTED
 from flux.simulate.results.reading import Row
 from flux.simulate.run import Settings, simulate
+from flux.simulate.script import Script
 from flux.simulate.workload.build import Workload
 from flux.simulate.workload.record import Notes
 
@@ -169,6 +170,29 @@ def test_timers_of_a_module_let_time_pass(tmp_path):
     jobs = [Job("1", 7.0, 10, 20, Shape(1, 1), 1), Job("2", 101.0, 10, 20, Shape(1, 1), 1)]
     outcome, _ = simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))
     assert list(outcome.start) == [100.0, 200.0]
+
+
+def test_a_pass_that_an_unloaded_module_requested_is_not_made(tmp_path):
+    """It may be requested when the reactor has already been stopped: here during a wait."""
+    path = module(
+        tmp_path,
+        "from flux.scheduler.policies.fifo import Fifo\n"
+        "class Waits(Fifo):\n"
+        "    def alloc(self, *args):\n"
+        "        super().alloc(*args)\n"
+        "        try:\n"
+        "            self.handle.rpc('mine.nothing').wait_for(20)\n"
+        "        except TimeoutError:\n"
+        "            pass\n"
+        "def mod_main(h, *args):\n"
+        "    Waits(h, *args).run()\n",
+    )
+    (tmp_path / "script").write_text("10s reload\n")
+    jobs = [Job("1", 0.0, 100, 200, Shape(1, 1), 1)]
+    work = workload(jobs, uniform(1), "node")
+    outcome, summary = simulate_policy(work, path, script=Script(str(tmp_path / "script")))
+    assert list(outcome.start) == [40.0]
+    assert summary["log"] == []  # no answer by the first
 
 
 QUEUES = {
