@@ -19,6 +19,7 @@ from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
 from flux.scheduler.testing import make_R
 from flux.simulate import OptionError, Runs, Trace, simulate, tune
+from flux.simulate.results import output
 from flux.simulate.workload.text import digest
 
 
@@ -192,6 +193,44 @@ def test_files_and_a_report(runs, tmp_path):
     assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
     with pytest.raises(OSError, match="No space left|Is a directory"):
         runs.report(str(tmp_path))
+
+
+def test_a_rerun_replaces_its_files_and_mixes_with_no_others(tmp_path):
+    out = tmp_path / "out"
+
+    def files():
+        return {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+
+    def run(schedulers):
+        return simulate(Trace("sample", jobs=20), schedulers, output=out)
+
+    flux_here("sample --jobs=20 --scheduler=sched-fifo --eventlogs --swf -q -o", out)
+    assert {"report.html", "sched-fifo/eventlogs/1/R", "sched-fifo/schedule.swf"} < files()
+    (out / "sched-fifo" / "mine.txt").write_text("not ours")
+    run("sched-fifo")
+    names = "jobs.csv", "schedule.json", "machine_states.csv", "provenance.json", "summary.json"
+    result = {f"sched-fifo/{name}" for name in names}
+    assert files() == {"sched-fifo/mine.txt", *result}
+    run(["sched-fifo", "sched-simple"])  # more of them
+    there = files()
+    with pytest.raises(
+        ValueError, match=r"earlier call \(sched-simple\): give another directory, or"
+    ):
+        run("sched-fifo")
+    assert files() == there
+    # A result that --resume makes anew keeps nothing of the old one.
+    flux_here("sample --jobs=30 --scheduler=sched-simple --eventlogs -q --force -o", out)
+    flux_here("sample --jobs=30 --scheduler=sched-simple -q --resume -o", out)
+    assert files() == {
+        "sched-fifo/mine.txt",
+        "report.html",
+        *(f"sched-simple/{name}" for name in names),
+    }
+    with (
+        output.taken(tmp_path / "other"),
+        pytest.raises(ValueError, match="another call is"),
+    ):
+        simulate(Trace("sample", jobs=20), "sched-fifo", output=tmp_path / "other")
 
 
 @pytest.mark.parametrize(

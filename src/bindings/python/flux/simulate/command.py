@@ -2,12 +2,10 @@
 """The command ``flux simulate``, and the table of its subcommands."""
 
 import contextlib
-import fcntl
 import importlib
 import json
 import os
 import shlex
-import shutil
 import sys
 import time
 
@@ -170,7 +168,7 @@ class Call:
             self.print(text, sys.stderr if self.options.json else sys.stdout)
 
     def run(self):
-        """Make the runs and print the results. Return the exit code."""
+        """Prepare the runs, make them and print the results. Return the exit code."""
         from flux.simulate import policy
         from flux.simulate.results import files
 
@@ -189,9 +187,14 @@ class Call:
             with _naming_errors():
                 files.write_trace(workload, options.save_trace)
             return 0
-        if options.output:
-            self._prepare_output()
-        tasks = self._tasks(cases, policies, settings)
+        with contextlib.ExitStack() as held:
+            if options.output:
+                self._prepare_output(held)
+            return self._make(policies, self._tasks(cases, policies, settings))
+
+    def _make(self, policies, tasks):
+        """Make the runs and print the results. Return the exit code."""
+        options = self.options
         results, interrupted = self._run(tasks)
         summaries = [result for result in results if isinstance(result, dict)]
         errors = self._errors(tasks, results)
@@ -264,38 +267,21 @@ class Call:
         if len(cases) > 1:
             self.say(f"{len(cases)} workloads: {'; '.join(case.label for case in cases)}")
 
-    def _prepare_output(self):
-        """Refuse, keep or remove earlier results in the output directory, so that none is taken for
-        this call's."""
-        from flux.simulate.results import reading
+    def _prepare_output(self, held):
+        """Lock the output directory until `held` (an ExitStack) is closed. Refuse, keep or remove
+        earlier results in it, so that none is taken for this call's."""
+        from flux.simulate.results import output, reading
 
         options = self.options
         base = options.output
-        if os.path.exists(base) and not os.path.isdir(base):
-            raise ValueError(f"{base}: it is no directory")
         with _naming_errors():
-            os.makedirs(base, exist_ok=True)
-            self._lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"{base}: another call is writing its results there") from None
-        except OSError:
-            pass  # a file system without locks
-        there = list(reading.directories(base))
-        report = os.path.join(base, "report.html")
-        if there and not options.resume and not options.force:
-            raise ValueError(
-                f"{base} has results of an earlier call ({', '.join(map(os.path.basename, there[:3]))}"
-                f"{', ...' if len(there) > 3 else ''}): give another directory, --force to replace them,"
-                " or --resume to keep what is the same"
-            )
-        with _naming_errors():
+            held.enter_context(output.taken(base))
+            there = list(reading.directories(base))
             if options.force:
-                for directory in there:
-                    shutil.rmtree(directory)
-                if there and os.path.exists(report):
-                    os.remove(report)
+                output.remove(base, there)
+            elif not options.resume:
+                remedy = "--force to replace them, or --resume to keep what is the same"
+                output.refuse(base, there, remedy)
 
     def _tasks(self, cases, policies, settings):
         from flux.simulate import study
@@ -318,7 +304,7 @@ class Call:
 
     def _run(self, tasks):
         from flux.simulate import run
-        from flux.simulate.results import reading
+        from flux.simulate.results import output, reading
 
         options = self.options
         results = [task.former_result() if options.resume else None for task in tasks]
@@ -331,6 +317,9 @@ class Call:
             if others:
                 self.say(f"left alone, and in no table here: {', '.join(others)}")
         left = [i for i, result in enumerate(results) if result is None]
+        if options.resume and left:
+            with _naming_errors():
+                output.remove(options.output, [tasks[i].directory for i in left])
         progress = None if options.quiet else run.Progress()
         new, interrupted = run.run_all([tasks[i] for i in left], options.parallel, progress)
         for i, result in zip(left, new):

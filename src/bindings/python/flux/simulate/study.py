@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Policies on the workloads of a trace: `simulate` and its result `Runs`."""
 
+import contextlib
 import copy
 import math
 import os
@@ -12,6 +13,7 @@ from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
 from flux.simulate.results import losses, statistics
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, bounded_slowdown
+from flux.simulate.results.output import make_room, taken
 from flux.simulate.results.table import logged
 from flux.simulate.script import Script
 from flux.simulate.site_check import tables_of
@@ -303,7 +305,8 @@ def simulate(
         failures (str): random failures of nodes: ``mtbf=TIME,repair=TIME[,seed=N]``
         odds (int): query the odds of every n-th job that has to wait; ``odds`` in the summary has
             their accuracy
-        output (str or path): output directory for the files of each policy that the command writes
+        output (str or path): output directory for the files of each policy that the command writes;
+            results of the same policies and workloads there are replaced
         parallel (int or str): maximum number of processes; default: the number of processors;
             ``flux``: run as jobs of the instance
         progress (run.Progress): receives the progress
@@ -317,7 +320,8 @@ def simulate(
 
     Raises:
         OptionError: an option is invalid
-        ValueError: a file cannot be read, or queues of jobs are not configured
+        ValueError: a file cannot be read, queues of jobs are not configured, or `output` has
+            results of other policies or workloads
         OSError: a result cannot be written
         KeyboardInterrupt: the study was interrupted
     """
@@ -346,7 +350,11 @@ def simulate(
     for text in dict.fromkeys(one for case in cases for one in case.workload.notes.warnings):
         warnings.warn(text, stacklevel=2)
     tasks = tasks_of(cases, policies, settings, output, describe, keep=True)
-    results, interrupted = run.run_all(tasks, parallel, progress)
+    with contextlib.ExitStack() as held:
+        if output is not None:
+            held.enter_context(taken(output))
+            make_room(output, tasks)
+        results, interrupted = run.run_all(tasks, parallel, progress)
     if interrupted:
         raise KeyboardInterrupt
     runs = Runs()
