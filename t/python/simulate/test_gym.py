@@ -66,6 +66,7 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
         ("sample", {"part": (0, 2)}, r"part=\(0, 2\): expected fractions"),
         ("sample", {"part": (-1, 1)}, r"part=\(-1, 1\): expected fractions"),
         ("sample", {"k": 0}, "k=0: expected an integer, 1 or more"),
+        ("sample", {"k": None}, "k=None: expected an integer, 1 or more"),
         ("sample", {"k": 2.5}, "k=2.5: expected an integer"),
         ("sample", {"jobs": 2.5}, "jobs=2.5: expected an integer"),
         (Trace([JOB, {**JOB, "urgency": 0}], nodes=4), {"jobs": 1}, "job 1: held"),

@@ -128,9 +128,9 @@ def test_a_candidate_that_fails_is_left_out(trace, tmp_path):
     "more, text",
     [
         ({"figure": "speed"}, "figure 'speed': expected one of wait_mean"),
-        ({"splits": 5}, "splits 5: expected 6 or more"),
-        ({"splits": None}, "splits None: expected 6 or more"),
-        ({"versions": None}, "versions=0: expected an integer, 1 or more"),
+        ({"splits": 5}, "splits=5: expected an integer, 6 or more"),
+        ({"splits": None}, "splits=None: expected an integer, 6 or more"),
+        ({"versions": None}, "versions=None: expected an integer, 1 or more"),
         ({"splits": 7}, "300 jobs in 7 splits are 42 in each: expected 50 or more"),
         ({"against": "sched-backfill promise=1,2"}, "expected one policy"),
         ({"against": SHORT_FIRST}, "rank=shortest.* is the one to compare with"),

@@ -137,7 +137,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
         self._first, last = (int(share * count) for share in part)
         self._count = last - self._first if jobs is None else jobs
         self._places = last - self._first - self._count + 1
-        check_count("k", k or 0)
+        check_count("k", k, required=True)
         check_count("jobs", jobs, 0)
         if self._count < 1 or self._places < 1:
             most = last - self._first

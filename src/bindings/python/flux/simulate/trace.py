@@ -2,6 +2,7 @@
 """`Trace`: recorded or synthetic jobs, their machine, and the options that a study varies."""
 
 import itertools
+import math
 import numbers
 import os
 from collections.abc import Collection
@@ -166,8 +167,7 @@ class Trace:
         if machine is not None and not (nodes is cores_per_node is gpus_per_node is None):
             text = f"nodes, cores and GPUs per node make a machine; {machine.source} is another one"
             raise OptionError(text)
-        if not isinstance(seed, numbers.Integral):
-            raise OptionError(f"seed={seed!r}: expected an integer")
+        check_count("seed", seed, -math.inf, required=True)
         if not isinstance(status, Collection) or not all(
             isinstance(one, numbers.Integral) for one in status
         ):

@@ -124,9 +124,8 @@ def tune(
     trace = trace if isinstance(trace, Trace) else Trace(trace)
     if figure not in FIGURES:
         raise OptionError(f"figure {figure!r}: expected one of {', '.join(FIGURES)}")
-    if not isinstance(splits, int) or splits < MIN_SPLITS:
-        raise OptionError(f"splits {splits}: expected {MIN_SPLITS} or more")
-    check_count("versions", versions or 0)
+    check_count("splits", splits, MIN_SPLITS, required=True)
+    check_count("versions", versions, required=True)
     tried, rivals = policy.parse(policy.listed(candidates)), policy.parse([against])
     if len(rivals) != 1:
         raise OptionError(f"against {against!r}: expected one policy")

@@ -12,9 +12,12 @@ class OptionError(ValueError):
     """An option is invalid, or conflicts with another."""
 
 
-def check_count(name, value, least=1):
-    """Raise OptionError if a value is neither None nor an integer of at least `least`."""
-    if value is not None and (not isinstance(value, numbers.Integral) or value < least):
+def check_count(name, value, least=1, required=False):
+    """Raise OptionError if a value is no integer of at least `least`, nor None unless it is
+    `required`."""
+    if value is None and not required:
+        return
+    if not isinstance(value, numbers.Integral) or value < least:
         bound = "" if least == -math.inf else f", {least} or more"
         raise OptionError(f"{name}={value!r}: expected an integer{bound}")
 
