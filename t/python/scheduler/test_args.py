@@ -5,7 +5,7 @@ import pytest
 from peers import R, Rig
 
 from flux.scheduler import Scheduler
-from flux.scheduler.policies import Fifo
+from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.pools import _pool_class_from_uri, _pool_class_from_writer
 from flux.scheduler.testing import FakeInstance
 
@@ -260,3 +260,34 @@ def test_a_file_that_others_can_write_is_not_run(tmp_path, option):
     assert "others can write it: chmod o-w" in failure(
         f"{option}={path}:one", module="sched-backfill"
     )
+
+
+POSITIVE = "expected a positive integer"
+
+
+@pytest.mark.parametrize(
+    "name, value, text",
+    [
+        ("queue_depth", "x", f"queue-depth='x' is invalid: {POSITIVE} or 'unlimited'"),
+        ("queue_depth", -1, f"queue-depth=-1 is invalid: {POSITIVE} or 'unlimited'"),
+        ("jobspec_bytes", -1, f"jobspec-bytes='-1' is invalid: {POSITIVE}"),
+        ("jobspec_values", None, f"jobspec-values='None' is invalid: {POSITIVE}"),
+        ("reason_depth", 2.5, f"reason-depth='2.5' is invalid: {JOBS}"),
+        ("estimate_depth", "x", f"estimate-depth='x' is invalid: {JOBS}"),
+        ("odds_depth", True, f"odds-depth='True' is invalid: {JOBS}"),
+        ("predict", 3, "predict=3 is invalid: expected limits, class, last2 or FILE:FUNCTION"),
+    ],
+)
+def test_bad_attributes_of_a_class(name, value, text):
+    kind = type("Mine", (Backfill,), {name: value})
+    with pytest.raises(ValueError) as raised:
+        FakeInstance().load(kind)
+    assert str(raised.value) == text
+
+
+def test_attributes_of_a_class_in_digits_are_numbers():
+    attributes = dict.fromkeys(("queue_depth", "jobspec_values", "reason_depth"), "512")
+    instance = FakeInstance()
+    sched = instance.load(type("Mine", (Fifo,), attributes))
+    assert sched.reason_depth == sched.jobspec_values == 512
+    assert instance.job_manager.ready_request == {"mode": "limited", "limit": 512}

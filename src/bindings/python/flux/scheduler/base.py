@@ -50,7 +50,13 @@ from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.messages import Responder, served_by
 from flux.scheduler.misspelled import check_begun, forgotten, overridden, tell_mistakes
-from flux.scheduler.options import checking_arguments, described, parse_depth, take_options
+from flux.scheduler.options import (
+    checking_arguments,
+    described,
+    parse_depth,
+    parse_most,
+    take_options,
+)
 from flux.scheduler.passes import Pace, Passes, Quiescence
 from flux.scheduler.pools import (
     PoolBug,
@@ -175,7 +181,10 @@ class Scheduler(BrokerModule):
         self.random = random.Random(random.getrandbits(64))
         self._pending_args = take_options(self, args)
         self._own_args = list(self._pending_args)  # for the log
+        # those of the class, too
         parse_depth(self.queue_depth)
+        self.jobspec_bytes = parse_most("jobspec-bytes", str(self.jobspec_bytes))
+        self.jobspec_values = parse_most("jobspec-values", str(self.jobspec_values))
         #: the resource pool, set once the resources are acquired, before the first job
         self.resources: ResourcePool
         self._parser: RequestParser  # as the pool

@@ -121,7 +121,7 @@ def ready(
     hello = _say_hello(handle, partial_ok) if again else None
     mode: dict[str, Any] = {"mode": "unlimited"}
     if queue_depth != "unlimited":
-        mode = {"mode": "limited", "limit": queue_depth}
+        mode = {"mode": "limited", "limit": int(queue_depth)}
     answer = handle.rpc("job-manager.sched-ready", mode)
     jobs = [] if hello is None else list(_hello_responses(hello))
     return jobs, int(answer.get()["count"])

@@ -218,17 +218,18 @@ class PolicyScheduler(Scheduler):
             )
         )
         given = {}
-        for name in ("reason-depth", "estimate-depth", "odds-depth"):
-            parse_count(name, str(getattr(self, name.replace("-", "_"))))
-            for text in self.take_argument(name):
-                given[name] = parse_count(name, text)
-        self.reason_depth = given.get("reason-depth", self.reason_depth)
-        self.estimate_depth = given.get("estimate-depth", self.estimate_depth)
-        usual = self.odds_depth if self._host.wants_odds else 0
-        self.odds.depth = self.odds_depth = given.get("odds-depth", usual)
+        for name in ("reason_depth", "estimate_depth", "odds_depth"):
+            option = name.replace("_", "-")
+            given[name] = self.take_argument(option)
+            for text in (str(getattr(self, name)), *given[name]):
+                setattr(self, name, parse_count(option, text))
+        if not (given["odds_depth"] or self._host.wants_odds):
+            self.odds_depth = 0
+        self.odds.depth = self.odds_depth
         # In virtual time a scheduler waits for its projections, and pauses between them have no
         # effect.
-        self.odds.tells = given.get("odds-depth", 0) > 0 or not self._host.has_virtual_time
+        asked = bool(given["odds_depth"]) and self.odds_depth > 0
+        self.odds.tells = asked or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
         """Remove ``name=value`` from the remaining arguments. Return the values, in order; the last

@@ -126,7 +126,7 @@ class JobRanks:
         names = ["limits", *PREDICTIONS] if option == "predict" else list(RANKS)
         self._functions.pop(option, None)
         if value not in names:
-            if ":" not in value:
+            if ":" not in str(value):  # an attribute of a class may be anything
                 raise ValueError(
                     f"{option}={value!r} is invalid: expected {', '.join(names)} or FILE:FUNCTION"
                 )
