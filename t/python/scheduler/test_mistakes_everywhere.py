@@ -171,6 +171,18 @@ MISTAKES = {
     "a start() without super()": (
         defines("def start(self, job, alloc, **told): pass"), r"Mine.start\(\) does not call super\(\).start\(\): no job is told",
     ),
+    "an alloc_success() without super()": (
+        defines("def alloc_success(self, msg, R, annotations=None): self.seen = R"), r"super\(\).alloc_success\(\): no job is told that it starts",
+    ),
+    "an alloc_deny() without super()": (
+        defines("def alloc_deny(self, msg, note=None): self.log.info(note)"), r"super\(\).alloc_deny\(\): a job that is denied goes on waiting",
+    ),
+    "an alloc_cancel() without super()": (
+        defines("def alloc_cancel(self, msg): self.seen = msg"), r"super\(\).alloc_cancel\(\): a canceled job goes on waiting",
+    ),
+    "an alloc() that drops the request": (
+        defines("def alloc(self, request, jobid, *others): self.seen = jobid"), r"Mine.alloc\(\) does not use its request: the job is not answered",
+    ),
     "a free() without super()": (
         defines("def free(self, jobid, R, final): self.seen = jobid"), r"Mine.free\(\) does not call super\(\).free\(\): resources stay",
     ),
@@ -220,6 +232,10 @@ MISTAKES = {
     "a free() of a pool without super()": (
         defines("class Odd(ResourcePool):", "    def free(self, jobid, R=None, final=False): pass", "pool_class = Odd"),
         r"Odd.free\(\) does not call super\(\).free\(\): resources stay",
+    ),
+    "a mark_down() of a pool without super()": (
+        defines("class Odd(ResourcePool):", "    def mark_down(self, ids): self.log = ids", "pool_class = Odd"),
+        r"Odd.mark_down\(\) does not call super\(\).mark_down\(\): jobs start on ranks that are down",
     ),
     "feasibility as a value": (
         defines("class Odd(ResourcePool):", "    def _check_feasibility(self, request): return False", "pool_class = Odd"),

@@ -220,6 +220,7 @@ def test_an_answer_whose_override_raises_is_sent_once(base, sent, name):
     Odd = type("Odd", (base,), {name: odd})
     instance = FakeInstance(check_errors=False)
     instance.load(Odd)
+    told = len(instance.errors)  # of a super() that is not seen
     jobs = [instance.submit(duration=100) for _ in range(3)]
     jobs.append(instance.submit(nodes=1000))
     instance.advance(5)
@@ -227,7 +228,7 @@ def test_an_answer_whose_override_raises_is_sent_once(base, sent, name):
     instance.advance(300)
     assert [job.result for job in jobs] == ["completed", "canceled", "completed", "failed"]
     assert "unsatisfiable" in jobs[3].note
-    assert {text.partition("ƒ")[0] for text in instance.errors} == {f"{name}: "}
+    assert {text.partition("ƒ")[0] for text in instance.errors[told:]} == {f"{name}: "}
 
 
 def test_jobs_that_a_policy_keeps_elsewhere_stay_there():

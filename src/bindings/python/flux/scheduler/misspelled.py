@@ -28,6 +28,9 @@ HOOKS = frozenset({"_sort_candidates", "_select_resources", "_check_feasibility"
 #: Methods of a policy or a pool that have to call the library's -> the consequence if they do not.
 NEEDED = {
     "start": "no job is told that it starts",
+    "alloc_success": "no job is told that it starts",
+    "alloc_deny": "a job that is denied goes on waiting",
+    "alloc_cancel": "a canceled job goes on waiting",
     "free": "resources stay allocated",
     "hello": "the resources of running jobs count as free",
     "register_alloc": "the resources of running jobs count as free",
@@ -37,6 +40,10 @@ NEEDED = {
     "refuse": "the job goes on waiting",
     "expiration": "the request is not answered",
     "feasibility_check": "the request is not answered",
+    "mark_down": "jobs start on ranks that are down",
+    "mark_up": "ranks that come up stay down",
+    "remove_ranks": "jobs start on ranks that have left",
+    "update_expiration": "plans go by the former ends of jobs",
 }
 #: Those for the jobs in the library's queue, which a policy with an alloc() may not use.
 QUEUED = frozenset({"cancel", "prioritize"})
@@ -111,6 +118,13 @@ def forgotten(kind: type) -> Iterator[str]:
     if any("alloc" in vars(base) for base in theirs):
         known -= QUEUED
     for base in theirs:
+        alloc = vars(base).get("alloc")
+        if (
+            isinstance(alloc, types.FunctionType)
+            and "alloc_success" in known
+            and _drops_request(alloc)
+        ):
+            yield f"{base.__name__}.alloc() does not use its request: the job is not answered"
         for name, consequence in NEEDED.items():
             method = vars(base).get(name)
             if not isinstance(method, types.FunctionType) or name not in known:
@@ -119,17 +133,31 @@ def forgotten(kind: type) -> Iterator[str]:
                 yield f"{base.__name__}.{name}() does not call super().{name}(): {consequence}"
 
 
+def _drops_request(alloc: types.FunctionType) -> bool:
+    """Whether a policy's ``alloc()`` does not use its first argument after ``self``, nor raises: the
+    library denies the job then."""
+    request = alloc.__code__.co_varnames[1:2]
+    return not any(
+        one.opname == "RAISE_VARARGS"
+        or (one.opname != "MAKE_CELL" and {*request} & {*_variables(one)})
+        for one in dis.get_instructions(alloc)
+    )
+
+
+def _variables(one: dis.Instruction) -> tuple[object, ...]:
+    """Return the variables of an instruction; Python 3.13 loads two with one."""
+    return one.argval if isinstance(one.argval, tuple) else (one.argval,)
+
+
 def _assigned(function: types.FunctionType) -> Iterator[str]:
     """Yield the names that a method assigns to its first argument."""
     function = inspect.unwrap(function)  # __init__ is wrapped
     first = function.__code__.co_varnames[:1]
-    before: object = None
+    before: tuple[object, ...] = ()
     for one in dis.get_instructions(function):
-        # Python 3.13 loads two names with one instruction.
-        loaded = before[-1:] if isinstance(before, tuple) else (before,)
-        if one.opname == "STORE_ATTR" and loaded == first:
+        if one.opname == "STORE_ATTR" and before == first:
             yield one.argval
-        before = one.argval
+        before = _variables(one)[-1:]
 
 
 def check_begun(made: object, attribute: str) -> None:
