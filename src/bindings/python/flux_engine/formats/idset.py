@@ -88,10 +88,13 @@ def intersect(a, b):
 
 def _with(bounds, runs, absent):
     """Return `bounds` after all ids of `runs` have been added or, if `absent`, removed."""
-    bounds = [*bounds]
+    found, at = [], 0
     it = iter(runs)
     for lo, hi in zip(it, it):
         # At an odd place the id lies in a run, or ends one.
-        first, last = bisect_left(bounds, lo), bisect_right(bounds, hi)
-        bounds[first:last] = [lo] * (first % 2 == absent) + [hi] * (last % 2 == absent)
-    return bounds
+        first = bisect_left(bounds, lo, at)
+        found += bounds[at:first]
+        at = bisect_right(bounds, hi, first)
+        found += [lo] * (first % 2 == absent) + [hi] * (at % 2 == absent)
+    found += bounds[at:]
+    return found
