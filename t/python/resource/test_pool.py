@@ -641,14 +641,15 @@ def test_what_a_placement_of_a_site_may_not_choose(placed, said):
     pool._check()
 
 
-def raise_for_no_place(self, candidates, request):
+def raise_for_no_place(self, candidates, request=None):
     raise InsufficientResources("no place")
 
 
 def test_a_hook_that_finds_nothing():
     hooks = [lambda *args, answer=answer: answer for answer in (None, ([], 0), ((), 0))]
-    for hook in (*hooks, raise_for_no_place):
-        pool = hooked(_select_resources=hook)(R())
+    kinds = [hooked(_select_resources=hook) for hook in (*hooks, raise_for_no_place)]
+    for kind in (*kinds, hooked(_sort_candidates=raise_for_no_place)):
+        pool = kind(R())
         with pytest.raises(
             InsufficientResources, match="enough is free, but Rv1Pool finds no place"
         ):

@@ -64,6 +64,9 @@ class Hooks(ResourcePoolImplementation):
             The candidates in the order of trial. The default is most free cores, then most free
             GPUs, then most of the amounts (with ``best_fit``, as in TreePool, fewest of each), then
             lowest rank.
+
+        Raises:
+            InsufficientResources: the request does not fit on them now
         """
         sign = 1 if self.placement.best_fit else -1
 
@@ -147,10 +150,10 @@ class Hooks(ResourcePoolImplementation):
         need = shape.slot_size, shape.gpu_per_slot, *shape.need[2:]
         ranks = index.having(shape.need if shape.exclusive else need, eligible)
         candidates = [self._candidate(index, rank, shape) for rank in members(ranks)]
-        candidates = self._sort_candidates(candidates)
-        if candidates is None:
-            raise ValueError("_sort_candidates: expected the candidates in order, got None")
         try:
+            candidates = self._sort_candidates(candidates)
+            if candidates is None:
+                raise ValueError("_sort_candidates: expected the candidates in order, got None")
             answer = self._select_resources(candidates, request)
         except InsufficientResources:
             return None
