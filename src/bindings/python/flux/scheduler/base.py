@@ -452,7 +452,12 @@ class Scheduler(BrokerModule):
         extra = ', "annotations": ' + json.dumps(annotations) if annotations else ""
         answer = f'{{"id": {jobid}, "type": {messages.SUCCESS}, "R": {text}{extra}}}'
         requests.move(jobid, "success")
-        send = partial(self._passes.send_start, handle.respond, msg, answer)
+
+        def send() -> None:
+            self._errors.guard("alloc: respond", handle.respond, msg, answer)
+            if self._passes.changed is not None:
+                self._passes.changed()
+
         self._commits.put(host.r_key(jobid), text, send)
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:

@@ -297,15 +297,6 @@ class Passes:
         self.pace = Pace(0.0, 0.0)
         self.main.move()
 
-    def send_start(self, respond: Callable[[Any, Any], Any], msg: Any, answer: Any) -> None:
-        """Send the answer of a job that a pass has started."""
-        try:
-            respond(msg, answer)
-        except Exception:
-            self.errors.report("alloc: respond", trace=True)
-        if self.changed is not None:
-            self.changed()
-
     def done_with(self, events: int) -> bool:
         """Whether a pass that began after the first `events` events is over, or no pass is to
         come."""
