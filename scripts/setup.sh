@@ -7,6 +7,15 @@ root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cd "$root" || exit 1
 mkdir -p .cache || { echo "$root is not writable: work in a copy of your own (git clone $root)" >&2; exit 1; }
 log=$root/.cache/setup.log
+# Two of these scripts would make the same files: the second waits for the first to call setup_done.
+exec 9>.cache/setup.lock
+if command -v flock >/dev/null && ! flock -n 9; then
+    echo "another script is building here: waiting for it"
+    flock 9
+fi
+setup_done() {
+    exec 9>&-
+}
 PATH=$PATH:/usr/sbin:/sbin
 PIP_CACHE_DIR=$root/.cache/pip
 XDG_CACHE_HOME=$root/.cache
@@ -75,7 +84,7 @@ packages() {
         echo "     $wanted"
         printf '  %-46s' ""
         # The lists of a fresh machine are empty or old: fetch them when the first try fails.
-        apt_install $wanted || { apt-get -q update >>"$log" 2>&1 && apt_install $wanted; } ||
+        apt_install $wanted || { apt_update && apt_install $wanted; } ||
             fail "apt-get could not install$wanted.
 Is the network there?  Try 'apt-get update && apt-get install$wanted' by hand, then run this again."
         done_step
@@ -84,6 +93,16 @@ Is the network there?  Try 'apt-get update && apt-get install$wanted' by hand, t
 # A machine that was just started may be running apt-get itself: wait for its lock.
 apt_install() {
     DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 --no-install-recommends install "$@" >>"$log" 2>&1 </dev/null
+}
+
+# Their lock is not one that DPkg::Lock::Timeout is for.
+apt_update() {
+    tries=60
+    until apt-get -q update >>"$log" 2>&1; do
+        tries=$((tries - 1))
+        tail -n 3 "$log" | grep -q lists/lock && [ $tries -gt 0 ] || return 1
+        sleep 5
+    done
 }
 
 # python_environment FILE ...: make .venv with the packages of the requirements files.
