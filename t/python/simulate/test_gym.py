@@ -1,5 +1,6 @@
 """`flux.simulate.gym`: what Gymnasium's checker says of it, and that its engine is that of a simulation."""
 
+import concurrent.futures
 import importlib.util
 import pickle
 
@@ -52,6 +53,26 @@ def test_observations_are_of_the_first_jobs():
     assert seen.shape == (4, 6) and seen[0].tolist()[:2] == [1.0, 1.0] and seen[0][5] == 1.0
     assert info["mask"].tolist() == [1, 0, 0, 0, 1] and info["time"] == 0.0
     assert env.step(0)[4]["time"] > 0.0
+    env.close()
+
+
+def test_an_episode_is_of_the_thread_that_began_it():
+    env, other = SchedulingEnv("sample", jobs=50), SchedulingEnv("sample", jobs=50)
+    env.reset(seed=1)
+    env.step(0)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert pool.submit(env.step, 0).exception().args == (
+            "the episode is another thread's: call reset()",
+        )
+        assert (
+            pool.submit(episode, env, first_that_fits).result()[:2]
+            == (episode(other, first_that_fits)[:2])
+        )
+        pool.submit(env.reset, seed=1).result()
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            env.step(0)
+        assert episode(env, first_that_fits)[:2] == episode(other, first_that_fits)[:2]
+        pool.submit(env.reset).result()
     env.close()
 
 

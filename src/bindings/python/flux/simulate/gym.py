@@ -7,6 +7,7 @@ Requires the package ``gymnasium``.
 
 import math
 import numbers
+import threading
 from itertools import islice
 from syslog import LOG_ERR
 
@@ -92,7 +93,8 @@ class SchedulingEnv(gymnasium.Env, Observer):
     - info: ``mask``, int8 of shape (K + 1,): the effective actions; ``time``, seconds since the
       first submission.
 
-    The same seed gives the same episodes.
+    The same seed gives the same episodes. An episode belongs to the thread that began it, by
+    `reset`: elsewhere a step raises gymnasium.error.ResetNeeded.
 
     Args:
         trace (Trace or str): the jobs and the machine, with one value per option, without
@@ -148,7 +150,7 @@ class SchedulingEnv(gymnasium.Env, Observer):
             raise ValueError(f"reward {reward!r}: expected {', '.join(REWARDS)} or a function")
         self.observation_space = gymnasium.spaces.Box(0.0, 1.0, (k, len(COLUMNS)), np.float32)
         self.action_space = gymnasium.spaces.Discrete(k + 1)
-        self._engine = self._runs = None
+        self._engine = self._runs = self._thread = None
         self._window = []
         self._busy = self._gain = 0.0
 
@@ -170,13 +172,15 @@ class SchedulingEnv(gymnasium.Env, Observer):
             self._workload.machine, jobs, __file__, (), self, entry=lambda h: _Asking(h, self).run()
         )
         self._engine.is_watched = False  # it waits for an agent
-        self._runs = greenlet(self._run)
+        self._runs, self._thread = greenlet(self._run), threading.current_thread()
         self._continue(None)
         return self._observation(), self._info()
 
     def step(self, action):
         if self._runs is None or self._runs.dead:
             raise gymnasium.error.ResetNeeded("no episode runs: call reset()")
+        if self._thread is not threading.current_thread():
+            raise gymnasium.error.ResetNeeded("the episode is another thread's: call reset()")
         if not self.action_space.contains(action):
             raise ValueError(f"action {action!r}: expected an integer from 0 to {self.k}")
         self._gain = 0.0
@@ -184,7 +188,9 @@ class SchedulingEnv(gymnasium.Env, Observer):
         return self._observation(), self._gain, self._runs.dead, False, self._info()
 
     def close(self):
-        if self._runs is not None and not self._runs.dead:
+        # Only its own thread can run a greenlet, and so end the engine: another one drops it.
+        is_ours = self._thread is threading.current_thread()
+        if self._runs is not None and not self._runs.dead and is_ours:
             self._engine.interrupted = True
             self._continue(self.k)
         self._runs = self._engine = None
