@@ -257,6 +257,9 @@ class AdmissionRule:
 #: ``(numbers, index, maximum)``: a job may start while ``numbers[index]`` is not above the maximum.
 Bound = Tuple[List[Any], int, float]
 
+#: A change of the resources that a job holds: the numbers of nodes, cores, GPUs and jobs.
+Change = Tuple[int, int, int, int]
+
 
 class Bounds(NamedTuple):
     """The bounds of a pending job, made when it is examined for the first time since its request or
@@ -311,14 +314,14 @@ class CountedRule(AdmissionRule):
         of its request, on any nodes."""
         return []
 
-    def hold(
-        self, jobid: int, known: Any, before: Holding, after: Holding, jobs: int, now: float
-    ) -> None:
+    def hold(self, jobid: int, known: Any, ranks: int, more: Change, now: float) -> None:
         """Called when the resources that a counted job holds have changed.
 
         Args:
             known: its record in `jobs`; ``waits`` is still true if it was pending
-            jobs (int): 1 if the job has started, 0 if it has freed some resources, -1 if all
+            ranks (int): mask of the ranks that it has taken or freed
+            more (tuple): the numbers of nodes, cores and GPUs taken, below 0 if freed; and of jobs:
+                1 if it has started, 0 if it has freed some resources, -1 if all
             now (float): the time, seconds since the epoch
         """
 

@@ -28,6 +28,7 @@ from flux.scheduler.walk import JobGroup, entry_of
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.admission import Change
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import Requests
     from flux.scheduler.site_policy.holdings import Holding
@@ -540,7 +541,7 @@ class AdmissionControl:
             if offered is not alloc:
                 held = holding_of(self._pool(), jobid)
             self.holds[jobid] = held
-            self._hold(jobid, NOTHING, held, 1, now)
+            self._hold(jobid, held.ranks, (*held[1:], 1), now)
         for rule, start in self._starting:
             try:
                 more = start(job, alloc)
@@ -552,31 +553,33 @@ class AdmissionControl:
     def free(self, jobid: int, R: Any, final: bool, now: Callable[[], float]) -> None:
         """Tell the rules that a job has freed resources."""
         if jobid in self.holds:
-            before = self.holds[jobid]
-            after = NOTHING if final else before.left_of(R)
-            self._hold(jobid, before, after, -1 if final else 0, now())
-            self.holds[jobid] = after
+            ranks, nodes, cores, gpus = before = self.holds[jobid]
             if final:
+                self._hold(jobid, ranks, (-nodes, -cores, -gpus, -1), now())
                 del self.holds[jobid]
+            else:
+                left = before.left_of(R)
+                more = left.nodes - nodes, left.cores - cores, left.gpus - gpus, 0
+                self._hold(jobid, ranks & ~left.ranks, more, now())
+                self.holds[jobid] = left
         for rule, free in self._freeing:
             try:
                 free(jobid, R, final)
             except Exception:
                 self._report(f"admission rule {rule.name}: free", trace=True)
 
-    def _hold(self, jobid: int, before: Holding, after: Holding, jobs: int, now: float) -> None:
+    def _hold(self, jobid: int, ranks: int, more: Change, now: float) -> None:
         """Tell the counting rules that the resources that a job holds have changed; arguments are
         those of `CountedRule.hold`."""
+        jobs = more[3]
         for rule in self._counting:
             try:
                 if jobs < 1 and rule.offers:
                     rule.ask_again()
-                if jobid not in rule.jobs:
+                known = rule.jobs.get(jobid)
+                if known is None or (known.waits and jobs < 1):
                     continue
-                known = rule.jobs[jobid]
-                if known.waits and jobs < 1:
-                    continue
-                rule.hold(jobid, known, before, after, jobs, now)
+                rule.hold(jobid, known, ranks, more, now)
                 known.waits = False
                 if jobs < 0:
                     del rule.jobs[jobid]

@@ -35,7 +35,7 @@ from flux.scheduler.site_policy.usage import Usage
 from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import Bound
+    from flux.scheduler.admission import Bound, Change
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -144,9 +144,10 @@ class Account(ScopedUse):
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
         self.used[:] = [usage.amount(key, now) for key in self.stored_as]
 
-    def lasts_at_most(self, known: Charged) -> float:
+    def expect(self, known: Any, times: float) -> None:
         # the same when it comes and leaves, whose periods may differ; a day may have 25 hours
-        return min(known.limit, (24 * PERIODS[self.entry.period] + 1) * HOUR_S)
+        lasts_at_most = min(known.limit, (24 * PERIODS[self.entry.period] + 1) * HOUR_S)
+        super().expect(known, times * lasts_at_most)
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
@@ -377,25 +378,22 @@ class BudgetRule(ScopedRule):
         known.end = self.host.running[jobid].end
         known.since = self._usage.found(jobid)
 
-    def hold(
-        self, jobid: int, known: Charged, before: Holding, after: Holding, jobs: int, now: float
-    ) -> None:
+    def hold(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
         if now >= self._next_end:
             self._now()
-        if known.waits:
+        waits = known.waits
+        if waits:
             known.end = now + known.limit
-        more = (after.nodes - before.nodes, after.cores - before.cores, after.gpus - before.gpus)
         for account in known.uses:
-            if known.waits:
+            if waits:
                 account.expect(known, -1)
-            begin, end = account.begin, account.end
-            end = known.end if known.end < end else end
-            since = now if known.since >= now else max(known.since, begin)
-            taken = account.used
-            for at, rate in enumerate(more):
+            end = known.end if known.end < account.end else account.end
+            since = now if known.since >= now else max(known.since, account.begin)
+            seconds, taken = end - since, account.used
+            for at, rate in enumerate(more[:-1]):
                 if rate:
-                    taken[at] += rate * (end - since)
-            if jobs < 1 and account.waiting:
+                    taken[at] += rate * seconds
+            if account.waiting and not waits:
                 self.let_in(account)
         known.since = inf
         if not self._usage.has_changed:

@@ -17,7 +17,6 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.fields import user_name
-from flux.scheduler.site_policy.holdings import NOTHING
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 
 if TYPE_CHECKING:
@@ -136,8 +135,8 @@ class Use:
         self.entry, self.key, self.jobs = entry, key, 0
         self.waiting: dict[Any, Any] = {}
 
-    def expect(self, known: Any, sign: int) -> None:
-        """Add the record of a pending job or, if `sign` is -1, remove it."""
+    def expect(self, known: Any, times: float) -> None:
+        """Count what a job may add: `times` 1 when it comes, -1 when it is pending no more."""
 
 
 class ScopedUse(Use):
@@ -148,7 +147,7 @@ class ScopedUse(Use):
         userid (int or None): their user, if it is the same for all
         bounds (list): (index of a dimension, maximum) of limited dimensions
         used (list): use per dimension
-        pending (list): what all pending jobs may add together, per dimension
+        pending (list): what all pending jobs may add together, per limited dimension
     """
 
     __slots__ = ("bounds", "pending", "used", "userid")
@@ -161,14 +160,10 @@ class ScopedUse(Use):
         self.used: list[Any] = [0] * len(entry.most)
         self.pending: list[Any] = [0] * len(entry.most)
 
-    def expect(self, known: Counted, sign: int) -> None:
-        times = sign * self.lasts_at_most(known)
-        for at, amount in enumerate(known.least):
-            self.pending[at] += times * amount
-
-    def lasts_at_most(self, known: Any) -> float:
-        """Return what the minimum that a job takes counts times, at most."""
-        return 1
+    def expect(self, known: Any, times: float) -> None:
+        pending, least = self.pending, known.least
+        for at, _ in self.bounds:
+            pending[at] += times * least[at]
 
     def over(self, more: Sequence[float]) -> int | None:
         """Return the first dimension in which `more` would exceed the maximum, or None."""
@@ -290,7 +285,7 @@ class CountingRule(CountedRule, TableRule):
             self.found(jobid, known, job.attributes)
             if self in self.host.admission.rules:  # this is no trial
                 self.host.admission.holds[jobid] = held
-            self.hold(jobid, known, NOTHING, held, 1, self.host.now())
+            self.hold(jobid, known, held.ranks, (*held[1:], 1), self.host.now())
 
     def found(self, jobid: int, known: Any, attributes: SystemAttributes) -> None:
         """Fill in the record of a job found running."""

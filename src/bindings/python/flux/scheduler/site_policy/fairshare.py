@@ -14,6 +14,7 @@ loaded are looked up in ``job-list``.
 from __future__ import annotations
 
 from math import inf
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from flux.scheduler.disclosure import Owned
@@ -24,11 +25,11 @@ from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.usage import Usage
 
 if TYPE_CHECKING:
+    from flux.scheduler.admission import Change
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.holdings import Holding
 
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-fairshare"
@@ -86,8 +87,8 @@ class Associated(Use):
         super().__init__(None, key)
         self.pending = 0  # number of its pending jobs
 
-    def expect(self, known: Counted, sign: int) -> None:
-        self.pending += sign
+    def expect(self, known: Any, times: float) -> None:
+        self.pending += int(times)
 
 
 class FairShareRule(CountingRule):
@@ -160,21 +161,13 @@ class FairShareRule(CountingRule):
         if not use.jobs:
             del self.uses[use.key]
 
-    def hold(
-        self, jobid: int, known: Counted, before: Holding, after: Holding, jobs: int, now: float
-    ) -> None:
-        (use,) = known.uses
-        since = inf
+    def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+        (use,), jobs, since = known.uses, more[3], inf
         if known.waits:
             use.pending -= 1
         elif jobs > 0:
             since = self._usage.found(jobid)
-        weights = self._weights
-        rate = (
-            (after.nodes - before.nodes) * weights.nodes
-            + (after.cores - before.cores) * weights.cores
-            + (after.gpus - before.gpus) * weights.gpus
-        )
+        rate = sum(map(mul, more, self._weights))
         self._usage.change(use.key, rate, now, since)
         if jobs < 0:
             self.forget(known)

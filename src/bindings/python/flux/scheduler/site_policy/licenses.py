@@ -33,12 +33,11 @@ from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import Bound
+    from flux.scheduler.admission import Bound, Change
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.holdings import Holding
 
 #: Maximum number of different licences that a job may request.
 MAX_NAMES = 64
@@ -405,15 +404,14 @@ class LicenseRule(CountingRule):
         asked = asked_for(attributes)
         known.least = {name: asked[name] for name in asked if name in self.entries}
 
-    def hold(
-        self, jobid: int, known: Counted, before: Holding, after: Holding, jobs: int, now: float
-    ) -> None:
+    def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+        jobs = more[3]
         if not jobs:
             return  # its program may still run
         for use in known.uses:
-            count = known.least[use.entry.name]
-            use.in_use += jobs * count
-            use.excess[0] += jobs * count
+            count = jobs * known.least[use.entry.name]
+            use.in_use += count
+            use.excess[0] += count
         if jobs > 0:
             self._running[jobid] = known.least
             return

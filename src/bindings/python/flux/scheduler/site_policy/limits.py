@@ -35,7 +35,7 @@ from flux.scheduler.site_policy.counting import (
 from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import Bound
+    from flux.scheduler.admission import Bound, Change
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
@@ -348,27 +348,23 @@ class LimitRule(ScopedRule):
 
     # -- running jobs ------------------------------------------------------------------------------
 
-    def hold(
-        self, jobid: int, known: Counted, before: Holding, after: Holding, jobs: int, now: float
-    ) -> None:
-        is_claimed = False
+    def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+        _, cores, gpus, jobs = more
+        is_claimed, waits = False, known.waits
         for use in known.uses:
             used = use.used
             if use.entry.most[0] is not None:
-                if jobs > 0:
-                    use.ranks.add(after.ranks)
-                else:
-                    use.ranks.remove(before.ranks & ~after.ranks)
+                change = use.ranks.add if jobs > 0 else use.ranks.remove
+                change(ranks)
                 used[0] = popcount(use.ranks.ranks)
-            used[1] += after.cores - before.cores
-            used[2] += after.gpus - before.gpus
+            used[1] += cores
+            used[2] += gpus
             used[JOBS] += jobs
-            if known.waits:
-                pending, least = use.pending, known.least
-                for at in (0, 1, 2, JOBS):
-                    pending[at] -= least[at]
-                is_claimed |= bool(use.claims[0] or use.demoted)
-            if jobs < 1:
+            if waits:
+                use.expect(known, -1)
+                if use.claims[0] or use.demoted:
+                    is_claimed = True
+            elif jobs < 1:
                 if use.demoted and use.over(Amount(jobs=1)) is None:
                     self._promote(use)
                 if use.waiting:
