@@ -547,8 +547,8 @@ def test_what_cannot_be_reserved(entry, text):
 
 def test_guests_may_list_and_no_more():
     rig = make("sched-fifo")
-    rig.reserve("dat", 100, 50, nodes=1, users=[0, 1001], queues=["batch"])
-    assert listed(rig)["dat"]["group"] == "users root,1001; queues batch"
+    rig.reserve("dat", 100, 50, nodes=1, users=[0, 70001001], queues=["batch"])
+    assert listed(rig)["dat"]["group"] == "users root,70001001; queues batch"
     rig.client.userid, rig.client.rolemask = 1002, 2
     assert listed(rig)["dat"]["group"] == "some"
     assert rig.ask("sched.reserve", {"reservation": {}})[0] == errno.EPERM
