@@ -5,7 +5,7 @@
 
 root=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 cd "$root" || exit 1
-mkdir -p .cache || { echo "$root is not writable: work in a copy of your own (git clone $root)" >&2; exit 1; }
+mkdir -p .cache && [ -w .cache ] || { echo "$root is not writable: work in a copy of your own (git clone $root)" >&2; exit 1; }
 log=$root/.cache/setup.log
 # Two of these scripts would make the same files: the second waits for the first to call setup_done.
 exec 9>.cache/setup.lock
@@ -29,7 +29,6 @@ export PATH PIP_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR PIP_DISABLE_PIP_VERSION_CH
 
 # step TEXT: announce a step; done_step: print its duration.
 step() {
-    step_text=$1
     step_start=$(date +%s)
     printf '  %-46s' "$1"
 }
@@ -138,41 +137,34 @@ Is the package index there?  Try '.venv/bin/python -m pip install$files' by hand
 # flux_python: fetch flux-core's Python bindings where there is no real Flux.
 flux_python() {
     step "flux-core's Python bindings (flux-python)"
-    if [ -f .cache/flux-python/.complete ] && scripts/flux-python >>"$log" 2>&1; then
-        done_step "ready"
-    elif scripts/flux-python >>"$log" 2>&1; then
-        done_step
-    else
-        fail "$(tail -n 1 "$log")"
-    fi
+    [ -f .cache/flux-python/.complete ] && state=ready || state="done"
+    scripts/flux-python >>"$log" 2>&1 || fail "$(tail -n 1 "$log")"
+    done_step "$state"
 }
 
 # build: configure (again, if the packages it looks for have changed) and make.
 build() {
     step "Build (configure, make)"
-    if ! command -v autoreconf >/dev/null && [ ! -x configure ]; then
+    if ! { command -v make && { [ -x configure ] || command -v autoreconf; }; } >/dev/null; then
         .venv/bin/python -m compileall -q src/bindings src/embedded >>"$log" 2>&1
         done_step "skipped"
-        echo "    no autoconf: the embedded instance runs from the source tree as it is,"
+        echo "    no make or no autoconf: the embedded instance runs from the source tree as it is,"
         echo "    without the binding to libhwloc, the compiled part of plans and the man pages."
         return
     fi
     have=$(cat .venv/.complete-* 2>/dev/null; for tool in jq pkg-config gcc; do command -v $tool; done
            ls /usr/share/sharness/sharness.sh /usr/include/hwloc.h 2>/dev/null; echo "$CONFIGURE_ARGS")
-    {
-        if [ ! -x configure ] || [ configure.ac -nt configure ] || [ Makefile.am -nt Makefile.in ] ||
-            [ src/bindings/python/flux_scheduler_version.py -nt configure ]; then
-            ./autogen.sh
-        fi &&
-        if [ ! -x config.status ] || [ configure -nt config.status ] || [ "$(cat .cache/configured 2>/dev/null)" != "$have" ]; then
-            # Parts that could not be built before may be possible now.
-            rm -f .cache/configured doc/man-stamp src/bindings/python/hwloc-stamp src/bindings/python/plan-stamp
+    build_is_new=
+    if [ ! -x config.status ] || [ "$(cat .cache/configured 2>/dev/null)" != "$have" ]; then
+        # Parts that could not be built before may be possible now.
+        rm -f .cache/configured
+        { [ -x configure ] || ./autogen.sh; } >>"$log" 2>&1 &&
             ./configure --with-flux=no $CONFIGURE_ARGS >.cache/configure.out 2>&1 ||
-                { cat .cache/configure.out; false; }
-        fi
-    } >>"$log" 2>&1 || fail "The tree could not be configured."
+            { cat .cache/configure.out >>"$log"; fail "The tree could not be configured."; }
+        build_is_new=t
+    fi
+    # It makes configure and the Makefile again if the files that those are made from are newer.
     make -s >>"$log" 2>&1 || fail "make failed."
-    [ "$(cat .cache/configured 2>/dev/null)" = "$have" ] || build_is_new=t
     echo "$have" >.cache/configured
     done_step
     # The findings of configure: once.
@@ -188,12 +180,12 @@ build_for_flux() {
     set -- ${WITH_FLUX:-auto}
     [ $# -gt 1 ] && several=t || several=
     for prefix; do
-        copy=$root/.build/flux
+        copy=.build/flux
         if [ -n "$several" ]; then
             version=$("$prefix/bin/flux" version 2>/dev/null </dev/null | sed -n 's/^commands:[[:space:]]*//p' | head -n 1)
             copy=$copy-${version:-unknown}
         fi
-        step "Build for a real Flux (${copy#"$root"/})"
+        step "Build for a real Flux ($copy)"
         case " $real_builds " in
         *" $copy "*) fail "Two of the prefixes in WITH_FLUX are Flux $version: leave one out." ;;
         esac

@@ -18,10 +18,11 @@ if test -n "$missing" || test -n "$FLUX_TEST_INSTALLED_PATH"; then
 	skip_all="building takes$missing"
 	test_done
 fi
-# Not the Python behind a real Flux: half of the tests configure the embedded instance, which takes greenlet.
+# Not the Python behind a real Flux: half of the tests configure the embedded instance, which takes greenlet and flux-python.
 PYTHON=${TEST_PYTHON:-$FLUX_SOURCE_DIR/.venv/bin/python}
 test -x "$PYTHON" || PYTHON=$(command -v python3)
-"$PYTHON" -c 'import greenlet' 2>/dev/null && test_set_prereq GREENLET
+"$PYTHON" -c 'import greenlet' 2>/dev/null && FLUX_PYTHON_COPY= PYTHON=$PYTHON "$FLUX_SOURCE_DIR/scripts/flux-python" "$FLUX_PYTHON_COPY" 2>/dev/null &&
+	test_set_prereq GREENLET
 unset CHECK_ARGS FLUX_BUILD_DIR FLUX_PYTHONPATH_PREPEND FLUX_SCHEDULER_PYTHON MAKEFLAGS MFLAGS MAKELEVEL
 TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/fi.XXXXXX") && export TMPDIR
 cleanup "rm -rf '$TMPDIR'"
@@ -190,7 +191,7 @@ test_expect_success '--with-flux=PREFIX: no flux command but flux-simulate; the 
 '
 simulate_python=${FLUX_SCHEDULER_PYTHON:-$TEST_PYTHON}
 test -z "$simulate_python" || test_set_prereq SIMULATE_PYTHON
-test_expect_success SIMULATE_PYTHON 'its flux-simulate runs, by a Python with greenlet' '
+test_expect_success GREENLET,SIMULATE_PYTHON 'its flux-simulate runs, by a Python with greenlet' '
 	# The bindings that a Flux has, which the stand-in has not.
 	FLUX_SCHEDULER_BINDINGS=$FLUX_PYTHON_COPY FLUX_SCHEDULER_PYTHON=$simulate_python realdest/opt/over/lib/flux-scheduler/cmd/flux-simulate sample --jobs=20 -q >out &&
 	grep "^sched-backfill" out

@@ -88,3 +88,17 @@ def test_a_second_script_waits_until_the_tree_is_built(tree):
             second.communicate(timeout=60)
             assert second.returncode == 0
         first.communicate("end\n", timeout=60)
+
+
+def test_without_make_the_tree_runs_as_it_is(tree):
+    for name in ("dirname", "mkdir", "date", "autoreconf"):
+        (tree / "bin" / name).symlink_to(shutil.which(name) or "/bin/true")
+    (tree / ".venv" / "bin").mkdir(parents=True)
+    (tree / ".venv" / "bin" / "python").symlink_to("/bin/true")
+    (tree / "scripts" / "one").write_text('. "$(dirname "$0")/setup.sh"\n: >"$log"\nbuild\n')
+    done = subprocess.run(
+        [shutil.which("sh"), tree / "scripts" / "one"], env={"PATH": str(tree / "bin")},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no make or no autoconf" in done.stdout
