@@ -54,6 +54,27 @@ def test_a_job_waits_while_its_licences_are_in_use(policy, args, plan):
 
 
 @POLICIES
+def test_a_job_that_waits_for_nodes_meanwhile_says_so(policy, args):
+    rig = load(policy, args)
+    rig.alloc(1, wants(2, slots=8))
+    rig.alloc(2, jobspec(8, duration=100))
+    rig.alloc(3, wants(1))
+    assert rig.started() == [1, 2]
+    rig.alloc(4, jobspec(8, duration=200), priority=20)
+    rig.alloc(5, jobspec(16, duration=100), priority=18)
+    assert rig.reason(3) == "licenses: matlab 2 of 2 in use; needs 1"
+    rig.free(1)
+    assert rig.started() == [1, 2, 4] and used(rig) == {}
+    job = rig.answer("explain", id=3)["jobs"][0]
+    assert job["rules"] == []
+    assert job["reason"].startswith(("insufficient resources", "behind"))
+    assert job["behind"]
+    rig.wait(2)
+    assert rig.shown(3)["reason_pending"] == job["reason"]
+    check(rig)
+
+
+@POLICIES
 @pytest.mark.parametrize(
     "licenses, note",
     [

@@ -53,6 +53,11 @@ class DeferredJobs:
         """Whether a rule keeps this pending job from starting."""
         return jobid in self.by_id
 
+    def has_let_in(self, jobid: int) -> bool:
+        """Whether the rule that deferred a job has let it in again, and no pass has come to it."""
+        found = self.by_id.get(jobid)
+        return found is not None and not found[3].is_shut
+
     def in_order(self) -> list[PendingJob]:
         """Return the deferred jobs in queue order.  Costs a sort of them."""
         return sorted(found[0] for found in self.by_id.values())
@@ -615,9 +620,13 @@ class AdmissionControl:
 
     def why(self, job: PendingJob) -> Cause | None:
         """Return why a rule keeps `job` waiting, or None."""
-        found = self.deferred.cause_of(job)
-        if found is not None:
-            return found
+        if self.deferred.has_let_in(job.jobid):
+            for rule, deferral in self.deferrals(job):
+                return Cause(rule.name, rule.why(job) or deferral.text)
+        else:
+            found = self.deferred.cause_of(job)
+            if found is not None:
+                return found
         for rule in self.rules:
             reason = rule.why(job) if rule.engaged else None
             if reason is not None:

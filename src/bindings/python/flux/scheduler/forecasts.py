@@ -364,7 +364,8 @@ class Forecasts:
         deferred = policy.admission.deferred
         for job in heapq.nsmallest(depth, deferred.in_order()) if deferred.by_id else ():
             cause = policy.admission.why(job)
-            self.show_reason(job, None if cause is None else cause.reason)
+            # None: its rule has let it in, and it waits for something else
+            self.show_reason(job, self.reason_of(job) if cause is None else cause.reason)
             yield
         for job in policy.pending_jobs(deferred=False, most=depth):
             if not job.request.finalized and self.is_mature(job):

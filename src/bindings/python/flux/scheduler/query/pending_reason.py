@@ -101,7 +101,8 @@ class PendingReason:
         answer.update(policy.decision.facts(job))
         yield
         answer["behind"], answer["behind_more"] = [], False
-        if job.jobid not in policy.admission.deferred:
+        deferred = policy.admission.deferred
+        if job.jobid not in deferred or deferred.has_let_in(job.jobid):
             answer["behind"] = self._pending_before(head, caller)
             found, more = yield from self._running_before(job, caller)
             answer["behind"] += found
