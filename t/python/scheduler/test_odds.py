@@ -210,6 +210,21 @@ def test_behind_a_job_without_a_limit_a_start_may_be_likely():
     assert answer["t_p90"] == begun + 40 + UNKNOWN_MISS * LEAST_WIDTH_S
 
 
+@pytest.mark.parametrize("left, likely", [(3000, 1000), (1001, None), (900, None)])
+def test_no_start_is_likely_after_the_instance_has_ended(left, likely):
+    rig = Rig(R(1, 4), Fifo)
+    for _ in range(LEAST_JOBS):
+        rig.sched.odds.shares.learn(0, math.inf, 1000.0)
+    rig.resource.update(expiration=rig.now + left)
+    rig.alloc(1, jobspec(4))
+    begun = rig.success(1)["R"]["execution"]["starttime"]
+    answer = rig.answer("when", jobspec=jobspec(1))
+    assert answer["reason"] == "the instance ends before it could start"
+    assert answer["t_likely"] == (likely and begun + likely)
+    rig.alloc(2, jobspec(4))
+    assert explained(rig, 2)["t_likely"] == answer["t_likely"]
+
+
 def test_explain_says_what_was_played_and_what_it_was_corrected_by():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)

@@ -33,6 +33,7 @@ class PolicyView(OrderingPolicy, Protocol):
     reason_depth: int
     planning: Planning
     queue_order: QueueOrder
+    resources: ResourcePool
     running: dict[int, RunningJob]
     started_jobs: dict[str, int]
     loaded_at: float

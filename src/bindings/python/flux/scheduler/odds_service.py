@@ -142,7 +142,11 @@ class OddsService:
     def _read(self, answer: dict[str, Any], made: float) -> dict[int, JobOdds]:
         """Return the odds of the jobs that started in enough of the plays; `made` is the time at
         which the plays began."""
-        plays = [dict(starts) for starts in answer.get("plays", ())]
+        end = self._policy.resources.expiration or math.inf  # nothing starts after the instance
+        plays = [
+            {jobid: start for jobid, start in starts if start < end}
+            for starts in answer.get("plays", ())
+        ]
         limits = dict(answer["starts"])
         found = {}
         for jobid in dict.fromkeys(jobid for starts in plays for jobid in starts):
@@ -150,7 +154,8 @@ class OddsService:
             if played is not None:
                 told = self.calibration.corrected(played, limits.get(jobid))
                 told = Played(max(made, told.likely), max(made, told.safe))
-                found[jobid] = JobOdds(made, played, told, limits.get(jobid))
+                if told.safe < end:
+                    found[jobid] = JobOdds(made, played, told, limits.get(jobid))
         return found
 
     def _note(self, job: PendingJob, odds: JobOdds) -> JobOdds:
