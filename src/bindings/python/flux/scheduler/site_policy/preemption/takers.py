@@ -306,7 +306,8 @@ class Takers(Part):
             return _nothing("the pool of this scheduler cannot plan")
         if job.jobid in host.admission.deferred:
             cause = host.admission.why(job)
-            return _nothing("an admission rule defers it" if cause is None else cause.reason)
+            if cause is not None:
+                return _nothing(cause.reason)
         objection = self._objection(job)
         if objection is not None:
             return _nothing(objection)
