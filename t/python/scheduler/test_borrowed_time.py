@@ -307,6 +307,28 @@ def test_memory_that_a_borrower_has_given_back_is_kept_too():
     assert taker.state == "running"
 
 
+def test_a_job_that_its_rule_refuses_what_is_kept_for_it_waits_for_the_rule():
+    """It could be on one node, as the limit wants, and would get parts of two."""
+    limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
+    queues = {"batch": {}, "standby": {}, "debug": {}}
+    instance = make(config={**tables(queues, standby=BORROWING), "limits": limits}, nodes=2)
+    half = {"nodes": None, "slots": 2, "exclusive": False}
+    ends = [50000, 50000, 1000]
+    for rank, duration in zip("010", ends):
+        on = {"constraints": {"ranks": [rank]}}
+        others = batch(instance, queue="debug", duration=duration, **half, **on)
+    taker = batch(instance, None, slots=4, exclusive=False)
+    borrower = standby(instance, **half)
+    assert borrower.state == "running"
+    instance.advance(1100)
+    assert borrower.note.startswith("preempted for ") and others.state == "inactive"
+    assert taker.state == "pending" and "limit batch" in taker.reason_pending
+    assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
+    assert not record(instance).active
+    assert standby(instance, **half).state == "running"
+    check(instance)
+
+
 def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
     instance = make("sched-backfill", "promise=unlimited", config=config())
     _, taker, _, other = lend_one_of_two(instance, runtime=700)

@@ -497,14 +497,14 @@ class PreemptionsUnderWay(Part):
         job = self._host.pending(preemption.taker)
         if job is None or not self._is_active(preemption) or preemption.request is None:
             return
-        if preemption.in_promise:
-            # Passes do not see the kept resources.
-            if preemption.placeholders and job.jobid not in self._host.admission.deferred:
-                self._start_out_of_turn(job)
-            return
-        self.defer_taker(preemption)
+        if not preemption.in_promise:
+            self.defer_taker(preemption)
+        elif not preemption.placeholders or job.jobid in self._host.admission.deferred:
+            return  # passes see all that is for it
         why = self._start_out_of_turn(job)
         if why is not None and why.rule is not self._rule:
+            if preemption.in_promise:
+                self._host.defer(job, why)  # its promise was lost in the trial
             self.give_up(preemption, str(why), "rule")
 
     def _start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
