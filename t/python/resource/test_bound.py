@@ -153,12 +153,13 @@ def test_promises_move_for_a_new_one_unless_there_are_many(others, frozen, start
 
 
 def test_only_part_of_a_promise_is_lent():
-    """A job that is to end when a promise begins starts only within the units of that promise."""
+    """A job that ends when a promise begins is part of its units or not."""
     pool = make_pool(1)
     plan = pool.plan()
     pool.alloc(1, ask(pool, 1, 14, 0, duration=10.0))
     plan.reserve(2, ask(pool, 1, 15, 1, duration=20.0), NOW + 10)
-    with pytest.raises(InsufficientResources):
-        plan.alloc_within(3, ask(pool, 1, 1, 2, duration=5.0), 2, [])
-    plan.alloc_within(3, ask(pool, 1, 1, 1, duration=5.0), 2, [])
-    assert plan.contains(2, 3)
+    plan.alloc(3, ask(pool, 1, 1, 2, duration=5.0))
+    assert not plan.contains(2, [3])
+    pool.free(3)
+    plan.alloc(3, ask(pool, 1, 1, 1, duration=5.0))
+    assert plan.contains(2, [3])

@@ -22,6 +22,7 @@ from test_preemption import (
 )
 
 from flux.idset import IDset
+from flux.resource.errors import InsufficientResources
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.testing import FakeInstance, make_R
 
@@ -218,6 +219,17 @@ def test_no_more_borrow_of_a_job_than_may_end_for_it():
     batch(instance, 4)
     jobs = [standby(instance), standby(instance)]
     assert [job.state for job in jobs] == ["running", "pending"]
+
+
+def test_a_promised_job_that_may_not_borrow_keeps_its_own_promise():
+    """It is asked about when its own time has come, and jobs that outlive their limits are in its way."""
+    instance = make("sched-backfill", "promise=4", config=config(max={"node-hours": 0.5}))
+    job = lend(instance)[2]
+    scheduler = instance.scheduler
+    plan, told = scheduler.planning.current(), promised(job)
+    with pytest.raises(InsufficientResources):
+        scheduler.allocate(scheduler.pending(job.id), plan)
+    assert job.state == "pending" and plan.start_of(job.id) == pytest.approx(told, abs=1)
 
 
 # -- what becomes of them --------------------------------------------------------------------------

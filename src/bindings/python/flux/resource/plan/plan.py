@@ -112,8 +112,9 @@ class StrategyInForce:
         if promise is not None:
             self._current.restore(jobid, promise)
 
-    def _withdraw(self, jobids: Iterable[int]) -> Callable[[], None]:
-        """Withdraw the promises of some jobs; return a function that restores them."""
+    def withdraw(self, jobids: Iterable[int]) -> Callable[[], None]:
+        """Withdraw the promises of some jobs, apart from their tokens; return a function that
+        restores them."""
         strategy = self._in_step()
         withdrawn = {jobid: strategy.withdraw(jobid) for jobid in jobids}
 
@@ -399,7 +400,7 @@ class Plan(StrategyInForce):
         """
         before = self.stale()
         take_back = self._in_step().trial()
-        restore = self._withdraw(without)
+        restore = self.withdraw(without)
         promised = {} if self.tokens is None else self.tokens.promised
         dropped = {jobid: promised.pop(jobid) for jobid in without if jobid in promised}
         change()
@@ -506,7 +507,7 @@ class Plan(StrategyInForce):
     def without_open(self) -> Callable[[], None]:
         """Withdraw the open promises. Return a function that restores them."""
         promises = self._in_step().promises
-        return self._withdraw([jobid for jobid in promises if promises[jobid].is_open])
+        return self.withdraw([jobid for jobid in promises if promises[jobid].is_open])
 
     def stay_bound(self) -> None:
         """Keep promises bound to ranks once they are: some ranks are reserved."""
@@ -593,52 +594,14 @@ class Plan(StrategyInForce):
         self._forget_more(jobid)
         return answer
 
-    def alloc_within(
-        self, jobid: int, request: ResourceRequest, taker: int, beside: Iterable[int]
-    ) -> Any:
-        """Allocate to a job from now to the start of ``taker``'s promise, if its units, with those
-        of the running jobs ``beside``, are part of that promise, and all promises can still be
-        kept. The caller tells the pool that the job ends then.
-
-        If the promise is bound to ranks, it stays on these (`pin`).
-
-        Returns:
-            As ``ResourcePool.alloc()``.
-
-        Raises:
-            InsufficientResources: it does not fit.
-            KeyError: ``taker`` has no promise.
-        """
-        if request.claimant is not None:
-            _refuse(self.pool, request)
-        strategy = self._accepting(request)
-        promise = strategy.promises[taker]
-        limited, now = request, self.pool.clock()
-        ranks = strategy.ranks_of(taker)
-        if ranks is not None:
-            matching = self.pool.match_mask(request) & ranks
-            if not matching or promise.request.claimant is not None:
-                _refuse(self.pool, request)
-            limited = request.on_ranks(matching)
-        before = strategy.withdraw(jobid)
-        placed = None
-        if strategy.may_start(limited):
-            placed = strategy.place(limited, now, promise.start)
-        held = [self.pool.held(one) for one in beside]
-        if placed is None or not strategy.contains(taker, [placed[0], *held]):
-            self._put_back(jobid, before)
-            _refuse(self.pool, request)
-        self._forget_more(jobid)
-        return self.pool.grant(jobid, request, *placed)
-
-    def contains(self, jobid: int, running: int) -> bool:
-        """Return whether the units of a running job are part of a job's promise: of the same
-        counted kind, or on its ranks.  O(ranks of the job).
+    def contains(self, jobid: int, running: Iterable[int]) -> bool:
+        """Return whether the units of some running jobs together are part of a job's promise: of
+        the same counted kind, or on its ranks.  O(ranks of the jobs).
 
         Raises:
             KeyError: the job has no promise.
         """
-        return self._in_step().contains(jobid, [self.pool.held(running)])
+        return self._in_step().contains(jobid, [self.pool.held(one) for one in running])
 
     def pin(self, jobid: int, stays: bool = True) -> None:
         """Keep the promise of a job, if any, on its ranks; with ``stays`` false, no longer."""

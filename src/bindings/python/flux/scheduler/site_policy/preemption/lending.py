@@ -6,7 +6,7 @@ begins, and it is a victim of the promised job from its start on. If the promise
 its end, it runs to the limit of its request.
 
 The promise may be withdrawn, so promises to others must not depend on the borrower's end: the units
-of all borrowers of a job must be among the promised ones (``Plan.alloc_within()``), and a promise
+of all borrowers of a job must be among the promised ones (``Plan.contains()``), and a promise
 bound to ranks stays on these meanwhile. If a borrower's limit is later than the end of the promised
 time, its units must be free then too, and a promise with an id that no job has keeps them. For the
 same reason the promise keeps its time while it needs a borrower's resources: an earlier one would
@@ -21,7 +21,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flux.resource.errors import InsufficientResources
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount, take
 from flux.scheduler.site_policy.preemption.state import (
     ENDING,
@@ -76,39 +76,40 @@ class Lending(Part):
         cls, request, now = terms.cls, job.resource_request, self._host.now()
         if cls is None or not cls.into_promises or cls.log_only:
             return None
-        if not self._host.decision.keeps_times or getattr(request, "tokens", None):
+        if not self._host.decision.keeps_times or request.tokens or request.claimant is not None:
             return None
         first = now + terms.after + cls.grace + self._running.kill_time()
+        limit = now + request.duration if request.duration > 0 else inf
         promises = sorted(
             [
-                (start, end, jobid)
-                for jobid, (start, end) in plan.promises().items()
-                if jobid >= 0 and first < start < end
+                (start, end, taker)
+                for taker, (start, end) in plan.promises().items()
+                # a rest to keep must have an end
+                if first < start < end and (limit < inf or end == inf)
             ],
             reverse=True,
         )
         lenders = (one for one in promises if self._may_borrow(terms, one[2]))
         for start, end, taker in islice(lenders, MOST_TRIED):
             if plan.fits(request, duration=start - now):
-                alloc = self._start(job, terms, plan, taker, start, end)
+                restore, alloc = plan.withdraw([job.jobid]), None
+                try:
+                    alloc = self._start(job, terms, plan, taker, start, end, limit)
+                finally:
+                    if alloc is None:
+                        restore()
                 if alloc is not None:
                     return alloc
         return None
 
     def _may_borrow(self, terms: PreemptionTerms, taker: int) -> bool:
         """Whether a job on these terms may run in the time promised to `taker`."""
-        other, cls = self._waiting.get(taker), terms.cls
-        if other is None or self._host.pending(taker) is None or cls is None:
+        other, lent = self._waiting.get(taker), self._record.active.get(taker)
+        if other is None or other.job.resource_request.claimant is not None:
             return False
-        if not terms.rank < other.terms.rank:
+        if not terms.rank < other.terms.rank or self._host.pending(taker) is None:
             return False
-        lent = self._record.active.get(taker)
-        if lent is None:
-            return True
-        victims = lent.victims
-        if lent.state != LENT or not victims.keys() <= lent.requests.keys():
-            return False
-        return sum(one.cls == cls.name for one in victims.values()) < cls.max_jobs
+        return lent is None or (lent.state == LENT and lent.victims.keys() <= lent.requests.keys())
 
     def _start(
         self,
@@ -118,36 +119,42 @@ class Lending(Part):
         taker: int,
         start: float,
         end: float,
+        limit: float,
     ) -> ResourcePool | None:
-        now, pool, request = self._host.now(), self._host.resources, job.resource_request
-        jobid, cls, length = job.jobid, terms.cls, request.duration
-        limit = now + length if length > 0 else inf
-        if cls is None or (limit == inf and end != inf):
-            return None  # the rest to keep would have no end
-        lent = self._record.active.get(taker)
+        """Allocate resources to a job, without a promise, that the plan has for `taker` from
+        `start` to `end`; or return None. `limit`: its own end."""
+        now, pool, jobid, cls = self._host.now(), self._host.resources, job.jobid, terms.cls
+        other, lent = self._waiting[taker], self._record.active.get(taker)
+        assert cls is not None, "it has the class that lets it start there"
         if lent is None:
-            other = self._waiting[taker]
             queue, asked = other.terms.queue, other.job.resource_request
             lent = Preemption(taker, queue, other.job.userid, {}, 0, now, start, start, LENT, asked)
             lent.in_promise = True
+        limited = copy.copy(job.resource_request)
+        limited.duration = start - now
+        if not plan.is_counted:
+            limited = limited.on_ranks(plan.ranks_of(taker) or 0)
         try:
-            alloc: ResourcePool = plan.alloc_within(jobid, request, taker, lent.victims)
-        except InsufficientResources:
+            alloc: ResourcePool = plan.alloc(jobid, limited)
+        except (InsufficientResources, InfeasibleRequest):
             return None
+        victim = Victim(
+            jobid, cls.name, popcount(pool.held_ranks(jobid)), now, job.userid, cls.rank
+        )
+        of_class = [one for one in lent.victims.values() if one.cls == cls.name]
         refused = self._host.admission.second_look(job, pool, jobid)
-        if refused is not None:
+        if (
+            refused is not None
+            or not plan.contains(taker, [*lent.victims, jobid])
+            or self._beyond([*of_class, victim], start) is not None
+            or not self._keep_rest(lent, jobid, job.resource_request, limit, plan, end)
+        ):
             pool.free(jobid)
-            raise refused
-        pool.update_expiration(jobid, start)
-        nodes = popcount(pool.held_ranks(jobid))
-        victim = Victim(jobid, cls.name, nodes, now, job.userid, cls.rank)
-        same = [one for one in (*lent.victims.values(), victim) if one.cls == cls.name]
-        lost = sum(one.node_hours(start) for one in same)
-        if lost > cls.max_node_hours or not self._keep_rest(lent, jobid, request, limit, plan, end):
-            pool.free(jobid)
+            if refused is not None:
+                raise refused
             return None
         plan.pin(taker)
-        lent.victims[jobid], lent.requests[jobid] = victim, request
+        lent.victims[jobid], lent.requests[jobid] = victim, job.resource_request
         lent.held.add(jobid)
         self._running.enter(job, terms).gives_way_to = lent
         self._record.active[taker] = lent
@@ -170,7 +177,7 @@ class Lending(Part):
             plan.reserve(placeholder, rest, end)
         except InsufficientResources:
             return False
-        if not plan.contains(placeholder, jobid):
+        if not plan.contains(placeholder, [jobid]):
             plan.cancel(placeholder)
             return False
         plan.pin(placeholder)

@@ -143,17 +143,12 @@ class PreemptionRule(GivingRule, TableRule):
         alloc = None
         if preemption is not None:
             alloc = self._under_way.allocate(job, plan, preemption)
-        terms = None if waiting is None else waiting.terms
-        if (
-            alloc is None
-            and terms is not None
-            and terms.cls is not None
-            and terms.cls.into_promises
-        ):
+        cls = None if waiting is None else waiting.terms.cls
+        if alloc is None and waiting is not None and cls is not None and cls.into_promises:
             try:
                 alloc = plan.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                alloc = self._lending.offer(job, terms, plan)
+                alloc = self._lending.offer(job, waiting.terms, plan)
         return alloc
 
     def why(self, job: PendingJob) -> str | None:

@@ -444,6 +444,24 @@ class Part:
             return str(exc)
         return None
 
+    def _beyond(self, victims: list[Victim], now: float) -> str | None:
+        """Return why the victims exceed a class's maximum, in a sentence, or None."""
+        for name in dict.fromkeys(one.cls for one in victims):
+            cls = self._classes.entries[name]
+            own = [one for one in victims if one.cls == name]
+            lost = sum(one.node_hours(now) for one in own)
+            if len(own) > cls.max_jobs:
+                return (
+                    f"{counted(len(own), 'job')} of {name} would have to end, of which "
+                    f"{cls.max_jobs} may"
+                )
+            if lost > cls.max_node_hours:
+                return (
+                    f"{lost:.1f} node-hours of {name} would be lost, of which "
+                    f"{cls.max_node_hours:g} may be"
+                )
+        return None
+
     def _would_break(
         self,
         plan: Plan,

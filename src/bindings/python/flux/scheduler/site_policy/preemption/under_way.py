@@ -73,9 +73,6 @@ class PreemptionsUnderWay(Part):
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
-    def _is_active(self, preemption: Preemption) -> bool:
-        return self._record.active.get(preemption.taker) is preemption
-
     def _all(self) -> list[Preemption]:
         return list(self._record.active.values())
 
@@ -137,43 +134,43 @@ class PreemptionsUnderWay(Part):
     # -- the place of a taker ----------------------------------------------------------------------
 
     def _settle(self, preemption: Preemption, at_deadline: bool = False) -> bool:
-        """Choose the place of a taker again, on its ranks: with what is free there if that breaks
-        no promise and no victim has been ended, else with what is kept for it and what victims
-        hold. Return False if it does not fit.
+        """Choose the place of a taker again, on its ranks: among what is kept for it, what victims
+        hold and, unless one of these was ended, what is free there. Return False if it does not
+        fit.
 
         Args:
             at_deadline: spare victims that need not end then, since others have made room; and give
                 up if a rule would keep the taker from starting there
         """
         host, plan, before = self._host, self._host.planning.current(), preemption.places
-        job, refused = host.pending(preemption.taker), None
+        job = host.pending(preemption.taker)
         assert plan is not None and job is not None, "the pool can plan, and the job is pending"
         victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
-        for alone in (True,) if preemption.ended and victims else (False, True):
-            there = preemption.request.on_ranks(preemption.ranks)
-            trial = Trial(plan, there, yielding=plan.promises())
-            if alone:
-                until = self._kept.until(preemption)
-                self._placeholders.hold_free(preemption.ranks, until, pool=trial.pool)
-            for jobid in (*preemption.placeholders, *victims):
-                trial.take_out(jobid)
-            if not trial.fits():
-                continue
-            left = needed(victims, trial) if at_deadline else set(victims)
-            offer = trial.offer(lambda *held: host.admission.second_look(job, *held))
-            if offer is None:
-                continue
-            refused, preemption.places = offer[1], [offer[0]]
-            if not (at_deadline and refused) and not self._kept.breaks_a_promise(preemption):
-                spared = [jobid for jobid in victims if jobid not in left]
-                self.let_run(preemption, spared, "others have made room")
-                self._kept.keep(preemption)
-                plan.stale()
-                return True
-        preemption.places = before
-        if at_deadline and refused is not None:
-            self.give_up(preemption, refused.deferral.text, "rule")
-        return at_deadline and refused is not None
+        there = preemption.request.on_ranks(preemption.ranks)
+        trial = Trial(plan, there, yielding=plan.promises())
+        if preemption.ended and victims:
+            until = self._kept.until(preemption)
+            self._placeholders.hold_free(preemption.ranks, until, pool=trial.pool)
+        for jobid in (*preemption.placeholders, *victims):
+            trial.take_out(jobid)
+        if not trial.fits():
+            return False
+        left = needed(victims, trial) if at_deadline else set(victims)
+        offer = trial.offer(lambda *held: host.admission.second_look(job, *held))
+        if offer is None:
+            return False
+        preemption.places = [offer[0]]
+        if at_deadline and offer[1] is not None:
+            self.give_up(preemption, offer[1].deferral.text, "rule")
+            return True  # given up for that reason
+        if self._kept.breaks_a_promise(preemption):
+            preemption.places = before
+            return bool(before)
+        spared = [jobid for jobid in victims if jobid not in left]
+        self.let_run(preemption, spared, "others have made room")
+        self._kept.keep(preemption)
+        plan.stale()
+        return True
 
     def freed(self, running: Running | None, final: bool) -> None:
         """Keep what a running job has freed for the victim's taker; called before any job is
@@ -188,7 +185,7 @@ class PreemptionsUnderWay(Part):
                     self._running.was_cleaned_up(preemption.deadline)
                 elif preemption.in_promise:
                     self.let_run(preemption, [jobid], "")
-            if self._is_active(preemption):
+            if preemption.state != OVER:
                 self._kept.keep(preemption)
         for one in self._all():
             if one.keeps_ranks and one is not preemption and not self._kept.breaks_a_promise(one):
@@ -203,7 +200,7 @@ class PreemptionsUnderWay(Part):
         elsewhere on its ranks: the release of resources that no job holds, such as a reservation's,
         is not reported. In promised time, keep the resources for it only until its other ones
         should have become free."""
-        if preemption.state != ENDING or not self._is_active(preemption):
+        if preemption.state != ENDING:
             return
         if preemption.in_promise:
             when, step = self._kept.until(preemption) + KEPT_S, self._let_go
@@ -300,10 +297,7 @@ class PreemptionsUnderWay(Part):
 
     def _deadline(self, preemption: Preemption) -> None:
         """End the victims: the grace is over."""
-        # after a reload, the taker has not come back yet if its request is unknown
-        if preemption.state != WARNED or preemption.request is None:
-            return
-        if self._is_active(preemption) and self._is_still_wanted(preemption):
+        if self._is_still_wanted(preemption):
             preemption.state = ENDING
             for jobid in sorted(preemption.held - preemption.ended):
                 self._end(preemption, preemption.victims[jobid])
@@ -312,9 +306,7 @@ class PreemptionsUnderWay(Part):
         """Whether some victims must still end for the taker; others are spared. If none must, the
         preemption is over."""
         job = self._host.pending(preemption.taker)
-        if job is None:
-            self.taker_is_gone(preemption)
-            return False
+        assert job is not None, "its preemption ends with it"
         objection = self._objection(job)
         if objection is not None:
             self.give_up(preemption, objection, "rule")
@@ -322,15 +314,15 @@ class PreemptionsUnderWay(Part):
             # Resources may have been freed without a notice to this rule, for example when a node
             # came up.
             self._try_to_start(preemption)
-        if not self._is_active(preemption):
+        if preemption.state == OVER:
             return False
         if preemption.in_promise:
             self.let_run(preemption, self.lending.not_needed(preemption), "others have made room")
         elif not self._settle(preemption, at_deadline=True):
             self._again(preemption, "it would not fit there any more", "node")
-        elif self._is_active(preemption) and not preemption.held:
+        elif preemption.state != OVER and not preemption.held:
             self._again(preemption, "nobody has to end for it, and it does not start", "node")
-        return self._is_active(preemption)
+        return preemption.state != OVER
 
     def let_run(self, preemption: Preemption, jobids: Collection[int], why: str) -> None:
         """Let some victims run to their own ends: they need not end for the taker, or have
@@ -362,7 +354,7 @@ class PreemptionsUnderWay(Part):
 
         def failed(refused: bool) -> None:
             preemption.ended.discard(jobid)
-            if refused and self._is_active(preemption):
+            if refused and preemption.state != OVER:
                 why = f"{name_of(jobid)} cannot be ended"
                 if preemption.in_promise:
                     self.let_run(preemption, [jobid], why)
@@ -495,7 +487,7 @@ class PreemptionsUnderWay(Part):
     def _try_to_start(self, preemption: Preemption) -> None:
         """Start the taker if it fits now; a queued one is started from the queue."""
         job = self._host.pending(preemption.taker)
-        if job is None or not self._is_active(preemption) or preemption.request is None:
+        if job is None or preemption.state == OVER or preemption.request is None:
             return
         if not preemption.in_promise:
             self.defer_taker(preemption)
@@ -571,7 +563,7 @@ class PreemptionsUnderWay(Part):
         """Choose the taker's place again, as after a reload, during which a node kept for it may
         have gone down, and try to start it."""
         is_pending = self._host.pending(preemption.taker) is not None
-        if is_pending and self._is_active(preemption) and not self._lost_a_node(preemption):
+        if is_pending and preemption.state != OVER and not self._lost_a_node(preemption):
             self._settle(preemption)
             self._try_to_start(preemption)
             self._await_rest(preemption)
