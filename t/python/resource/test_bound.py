@@ -163,3 +163,27 @@ def test_only_part_of_a_promise_is_lent():
     pool.free(3)
     plan.alloc(3, ask(pool, 1, 1, 1, duration=5.0))
     assert plan.contains(2, [3])
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_ranks_are_kept_for_no_job_whatever_is_in_use(is_counted):
+    def whole(nodes, duration):
+        return ask(pool, 1, 16, 4, nodes=nodes, exclusive=True, duration=duration)
+
+    pool = make_pool(4)
+    plan = pool.plan()
+    if not is_counted:
+        plan.reserve(9, ask(pool, 1, 1, 0, duration=1.0), NOW + 500)
+    pool.alloc_on(1, whole(1, 80.0), 0b1000)
+    pool.alloc_on(2, whole(1, 30.0), 0b0100)
+    plan.reserve(10, whole(1, 10.0), NOW + 5)
+    assert not plan.keep(-1, whole(3, 100.0), NOW + 10)
+    assert plan.is_counted is is_counted and plan.stale() == [-1, 10] and plan.breaks_a_promise()
+    plan.cancel(10)
+    assert not plan.breaks_a_promise()
+    assert plan.earliest(whole(1, 10.0)) == NOW and plan.earliest(whole(1, 11.0)) == NOW + 80
+    if is_counted:
+        return
+    assert plan.ranks_of(-1) == 0b0111 and plan.is_short
+    pool.free(1)
+    assert plan.stale() == [] and plan.ranks_of(-1) == 0b1011 and not plan.is_short

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from flux.resource.plan import compiled
 from flux.resource.plan.availability import MAX_PROMISES, Demand
 from flux.resource.plan.plain_availability import PlainAvailability
-from flux.resource.plan.strategy import Promise, Strategy, held_by_endless
+from flux.resource.plan.strategy import Promise, Strategy, held_by_endless, jobs_last
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import mask_of, members, popcount, take
 from flux.resource.pool.state import unused
@@ -318,9 +318,10 @@ class BoundStrategy(Strategy):
         #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
         # Promises that may take units in use, which leaves ranks with less than nothing: open ones,
-        # and those that take all of the ranks of a placement by the pool.
+        # those to no job that have too little room, and those that take all of the ranks of a
+        # placement by the pool.
         self._overdrawing: set[int] = set()
-        self._windows: set[int] = set()  # ids of those that are windows of reservations, not jobs'
+        self._kept: set[int] = set()  # ids of the promises to no job
         self._withdrawn: list[BoundPromise] = []  # restorable until the pool changes
         # The placement found for a job and its planned end, until the job starts.
         self._placed: tuple[int, float] | None = None
@@ -336,8 +337,11 @@ class BoundStrategy(Strategy):
                 jobid,
                 BoundPromise(promise.start, promise.end, promise.request, promise.is_open),
             )
-        for bound in sorted(self.promises.values(), key=lambda one: one.start):
-            self._bind_somewhere(bound)
+        for jobid, bound in sorted(self.promises.items(), key=lambda one: one[1].start):
+            if jobid < 0:
+                self._bind_kept(jobid, bound)
+            else:
+                self._bind_somewhere(bound)
 
     def clear(self) -> None:
         """Forget all promises."""
@@ -352,7 +356,7 @@ class BoundStrategy(Strategy):
             frozen=True,
             _ranks=self._ranks.copy(),
             _overdrawing=self._overdrawing.copy(),
-            _windows=self._windows.copy(),
+            _kept=self._kept.copy(),
             _withdrawn=[],
             _promised_end={},
         )
@@ -437,7 +441,7 @@ class BoundStrategy(Strategy):
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         length = length_of(request)
         # Promises move to make a new one earlier, unless jobs have many.
-        jobs = len(self.promises) - len(self._windows)
+        jobs = len(self.promises) - len(self._kept)
         may_move = not self.frozen and jobs <= MAX_PROMISES
         areas = self._ranks.areas(request)
         if areas:
@@ -520,9 +524,13 @@ class BoundStrategy(Strategy):
                 most = middle - 1
         return least
 
+    @property
+    def is_short(self) -> bool:  # type: ignore[override]
+        return not self._kept.isdisjoint(self._overdrawing)
+
     def stale(self, now: float) -> list[int]:
-        lost = [jobid for jobid in self.promises if not self.keeps(jobid, now)]
-        self._sound = self._sound or not lost
+        lost = [jobid for jobid, _ in jobs_last(self.promises) if not self.keeps(jobid, now)]
+        self._sound = self._sound or not any(jobid >= 0 for jobid in lost)
         return lost
 
     # -- promises -----------------------------------------------------------
@@ -551,6 +559,44 @@ class BoundStrategy(Strategy):
                 self._enter_on(promise, amounts)
             self._sound = False
 
+    def keep(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
+        promise = BoundPromise(start, end, request)
+        self._add(key, promise)
+        return self._bind_kept(key, promise)
+
+    def _bind_kept(self, key: int, promise: BoundPromise) -> bool:
+        """Bind a promise to no job at its time, regardless of open promises; if that fails, to the
+        ranks that running jobs and others of its kind use for the shortest time. Return whether it
+        has room."""
+        room, demand = self._ranks.room, self._ranks.demand(promise.request)
+        if key in self._overdrawing and self.ranks_of(key) == demand.ranks:
+            return False  # there are no others
+        if promise.number is not None:
+            room.drop(promise.number)
+        open_ones = [one.number for one in self.promises.values() if one.is_open and one.number]
+        for number in open_ones:
+            room.leave(number)
+        fits = self._bind(promise, not self.frozen)
+        for number in open_ones:
+            room.enter(number)
+        if fits:
+            self._overdrawing.discard(key)
+            return True
+        pool, others = self._pool, self._kept - {key}
+        running = [jobid for jobid, _ in pool.job_end_times()]
+        uses = [(pool.job_end(one) or inf, selected_ranks(pool.held(one))) for one in running]
+        kept = [(self.promises[one], self.ranks_of(one)) for one in others]
+        uses += [(one.end, ranks) for one, ranks in kept if one.start < promise.end]
+        until = dict.fromkeys(members(demand.ranks), 0.0)
+        for end, ranks in sorted(uses):
+            if end > promise.start:
+                until.update(dict.fromkeys(members(ranks & demand.ranks), end))
+        chosen = mask_of(sorted(sorted(until, key=until.__getitem__)[: demand.count]))
+        self._enter_on(promise, self._ranks.all_of(chosen))
+        self._overdrawing.add(key)
+        self._sound = False
+        return False
+
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
         promise = BoundPromise(start, end, request, False)
         if not self._bind(promise, not self.frozen):
@@ -561,7 +607,7 @@ class BoundStrategy(Strategy):
     def _add(self, jobid: int, promise: BoundPromise) -> None:
         self.promises[jobid] = promise
         if jobid < 0:
-            self._windows.add(jobid)
+            self._kept.add(jobid)
         if promise.is_open or not self._ranks.areas(promise.request):
             self._overdrawing.add(jobid)
 
@@ -695,8 +741,11 @@ class BoundStrategy(Strategy):
                 return self._pool.place_request(request, index, ranks) is not None
             is_up = not self.ranks_of(jobid) & ~up
             if is_up and not self._ranks.room.overdrawn(promise.number, now):
+                self._overdrawing.discard(jobid)
                 return True
-        return not self.frozen and not promise.pinned and self._bind_again(promise)
+        if self.frozen or promise.pinned:
+            return False
+        return self._bind_kept(jobid, promise) if jobid < 0 else self._bind_again(promise)
 
     def _bind_again(self, promise: BoundPromise) -> bool:
         """Bind a promise to other ranks at its time; return whether there are any. If not, it keeps
@@ -748,7 +797,7 @@ class BoundStrategy(Strategy):
         if promise is None:
             return None
         self._overdrawing.discard(jobid)
-        self._windows.discard(jobid)
+        self._kept.discard(jobid)
         if promise.number is not None:
             self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)

@@ -19,7 +19,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan import compiled
-from flux.resource.plan.strategy import Strategy, held_by_endless
+from flux.resource.plan.strategy import Strategy, held_by_endless, jobs_last
 from flux.resource.plan.timeline import (
     CountedDemand,
     CountedPromise,
@@ -438,7 +438,7 @@ class CountedStrategy(Strategy):
         lines: dict[UnitKind, CountTimeline] = {}
         moves = self._new_moves()  # nothing moves: the lines are discarded
         stale = []
-        for jobid, promise in self.promises.items():
+        for jobid, promise in jobs_last(self.promises):
             kind, count = promise.demand.kind, promise.demand.count
             if promise.is_open:
                 if count > self._profiles[kind].total:
@@ -450,8 +450,9 @@ class CountedStrategy(Strategy):
             start = max(promise.start, now)
             if start >= promise.end or line.least(start, promise.end) < count:
                 stale.append(jobid)
-            else:
-                line.add(start, promise.end, -count)
+                if jobid >= 0:
+                    continue
+            line.add(start, promise.end, -count)
         return stale
 
     # -- promises -----------------------------------------------------------
@@ -462,6 +463,13 @@ class CountedStrategy(Strategy):
             return False
         self.restore(jobid, CountedPromise(start, end, request, demand))
         return True
+
+    def keep(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
+        profile, demand = self.found[request.shape]
+        fits: bool = profile.line.least(start, end) >= demand.count
+        profile.maybe_overdrawn |= not fits
+        self.restore(key, CountedPromise(start, end, request, demand))
+        return fits
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
         profile, demand = self.found[request.shape]

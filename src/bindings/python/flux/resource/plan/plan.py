@@ -192,6 +192,11 @@ class Plan(StrategyInForce):
         """Whether promises are counted; else they are bound to ranks. O(1)."""
         return self._current.is_counted
 
+    @property
+    def is_short(self) -> bool:
+        """Whether ranks are kept (`keep`) that are in use, since too few have room. O(1)."""
+        return self._current.is_short
+
     # -- questions ----------------------------------------------------------
 
     def earliest(self, request: ResourceRequest, after: float | None = None) -> float | None:
@@ -504,14 +509,18 @@ class Plan(StrategyInForce):
         """The maximum number of jobs for `advance_in_turn()` in one reactor turn. O(1)."""
         return self._current.moves_per_turn
 
-    def without_open(self) -> Callable[[], None]:
-        """Withdraw the open promises. Return a function that restores them."""
-        promises = self._in_step().promises
-        return self.withdraw([jobid for jobid in promises if promises[jobid].is_open])
+    def keep(self, key: int, request: ResourceRequest, start: float) -> bool:
+        """Keep resources from a start on, for the request's duration, whatever is in use then: for
+        no job, under an id below 0. Return whether they are free then, beside all but open promises;
+        if not, promises to jobs may be broken.
 
-    def stay_bound(self) -> None:
-        """Keep promises bound to ranks once they are: some ranks are reserved."""
+        Where ranks are chosen and too few have room, those are kept that others than promised jobs
+        use for the shortest time; each `stale()` chooses anew.
+        """
         self._stays_bound = True
+        self.cancel(key)
+        start = max(start, self.pool.clock())
+        return self._accepting(request).keep(key, request, start, start + length_of(request))
 
     def share_rules(self, other: Plan) -> None:
         """Copy the tokens and claims of another plan of the pool, without its promises."""
@@ -639,6 +648,8 @@ class Plan(StrategyInForce):
             strategy = self._accepting(one.request)
             if one.is_open:
                 strategy.hold(jobid, one.request, self.pool.clock())
+            elif jobid < 0:
+                strategy.keep(jobid, one.request, one.start, one.end)
             else:
                 strategy.reserve(jobid, one.request, one.start, one.end)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.request import length_of
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from flux.resource.pool.placement import RoomCounts
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import Claimant, ResourceRequest
+
+
+OnePromise = TypeVar("OnePromise", bound="Promise")
 
 
 class Promise:
@@ -61,6 +64,7 @@ class Strategy(ABC):
         is_counted (bool): whether promises are counted; else they are bound to ranks.
         moves_per_turn (int): the maximum number of jobs for `advance_in_turn()` in one reactor
             turn, even if all of their promises move.
+        is_short (bool): as `Plan.is_short`
     """
 
     counts: RoomCounts
@@ -69,6 +73,7 @@ class Strategy(ABC):
     moves_per_turn: int
     is_blank = False
     is_counted = False
+    is_short = False
 
     @abstractmethod
     def copy(self) -> Self:
@@ -156,6 +161,10 @@ class Strategy(ABC):
         fit."""
 
     @abstractmethod
+    def keep(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
+        """Keep resources for no job, for a span; as ``Plan.keep()``."""
+
+    @abstractmethod
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
         """Make an open promise to a job without a promise; return False if it never fits."""
 
@@ -241,6 +250,11 @@ def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], floa
         elif start <= now and not one.is_open:
             due.append(jobid)
     return due, first
+
+
+def jobs_last(promises: Mapping[int, OnePromise]) -> list[tuple[int, OnePromise]]:
+    """Return ``(id, promise)``, those of `Plan.keep` first: they go before those to jobs."""
+    return sorted(promises.items(), key=lambda one: one[0] >= 0)
 
 
 def held_by_endless(pool: PoolWithView, ranks: int) -> Selection | None:

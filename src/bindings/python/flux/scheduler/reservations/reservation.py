@@ -260,23 +260,12 @@ def _is_hostlist(hosts: str) -> bool:
         return False
 
 
-@dataclass
-class Planned:
-    """A reservation's windows in a plan."""
+class Part(NamedTuple):
+    """Nodes of a window that the plan keeps."""
 
-    #: window -> key, start and number of nodes of each of its promises
-    windows: dict[Window, list[tuple[int, float, int]]] = field(default_factory=dict)
-    # whether these cover all of its nodes; otherwise they are made again at each release
-    whole: bool = True
-
-    def keys(self) -> list[int]:
-        """Return the keys of all promises."""
-        return [key for parts in self.windows.values() for key, _, _ in parts]
-
-    def parts(self, last: int) -> list[tuple[float, int]]:
-        """Return ``(start, number of nodes)`` of the promises for windows up to an index."""
-        upto = sorted(window for window in self.windows if window.index <= last)
-        return [part[1:] for window in upto for part in self.windows[window]]
+    window: Window
+    ranks: int  # mask of the only ranks; 0: any
+    nodes: int
 
 
 @dataclass(eq=False)
@@ -290,9 +279,8 @@ class ReservationState:
     ranks: int = 0  # mask of the chosen ranks; 0 before it begins, unless pinned
     # id of the allocation that keeps their free part; in a list, which is empty if there is none
     placeholder: list[int] = field(default_factory=list)
-    # the same of ranks used by a job beyond the window; they are chosen if the job ends early
-    filler: list[int] = field(default_factory=list)
-    planned: Planned = field(default_factory=Planned)
+    # what the plan keeps -> its id there
+    planned: dict[Part, int] = field(default_factory=dict)
     warned: str = ""
 
     @property

@@ -3,8 +3,8 @@
 
 *Before a window begins*, it is a promise in the plan with a fixed start: a number of whole nodes, a
 start and a duration. Every start or promise made through that plan respects it, and ranks are chosen
-as late as for any promise. If running jobs overlap the window, each part is entered from the time at
-which it is free. Repeating windows are entered `windows.WINDOWS_PLANNED` ahead, the last without an
+as late as for any promise. Nodes that running jobs hold beyond its start are kept as well: no other
+job starts on them, and promises to jobs give way. Repeating windows are entered `windows.WINDOWS_PLANNED` ahead, the last without an
 end, so that it also keeps away jobs that would outlive it.
 
 *When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which
@@ -138,8 +138,8 @@ class ReservationRule(GivingRule):
         self._engage()
         entry.window = reservation.window_at(self.host.now())
         self.active.pin(entry)
-        if not self.future.enter(entry):
-            self.host.planning.renew()
+        if not self.future.update(entry):
+            self.host.planning.check_promises()
         if self._open and not self.tick():
             self._wake()  # promises and estimates may have changed
         self._arm()
@@ -179,7 +179,6 @@ class ReservationRule(GivingRule):
         if entry is None:
             raise ValueError(f"there is no reservation {name}")
         self._engage()
-        self.future.withdraw(entry)
         self.active.dismiss(entry)
         self.refill()  # other reservations may be short of its nodes
         # A promise that begins at the end of its window would otherwise come due without an event.
@@ -230,12 +229,11 @@ class ReservationRule(GivingRule):
             log.info(f"reservation {entry.name}: the window has ended")
         self.active.dismiss(entry)
         entry.window, entry.active = entry.reservation.window_at(now), False
-        self.future.withdraw(entry, all_windows=False)
         self.active.pin(entry)
+        if not self.future.update(entry):
+            self.host.planning.check_promises()
         if entry.window is None:
             log.info(f"reservation {entry.name} is over")
-        elif not self.future.enter(entry):
-            self.host.planning.renew()
 
     # -- resources ---------------------------------------------------------------------------------
 
@@ -245,16 +243,14 @@ class ReservationRule(GivingRule):
         surprise = False
         for entry in self.entries.values():
             if entry.active:
-                planned = self.future.ranks_planned(entry)
-                if entry in begun:
-                    self.future.withdraw(entry, all_windows=False)
-                surprise |= self.active.take_in(entry, planned)
-                if entry in begun:
-                    self.future.enter(entry)
-        # A window may have begun on other nodes than those planned. Promises on these are void, and
-        # must be dropped before they cause a job to be refused.
-        if not self.future.mend() or (surprise and self.future.breaks_a_promise()):
-            self.host.planning.renew()
+                before = entry.ranks
+                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+                if entry.ranks != before or entry in begun:
+                    surprise |= not self.future.update(entry)
+        # A window may have begun on other nodes than those planned, or others may be kept for it
+        # now. Promises on these are void, and must be dropped before they cause a job to be refused.
+        if surprise or self.future.are_short:
+            self.host.planning.check_promises()
 
     # -- a job that waits --------------------------------------------------------------------------
 
@@ -388,7 +384,7 @@ class ReservationRule(GivingRule):
                     f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
                     f"which begins at {iso_time(entry.window.start, zone)}: allowed"
                 )
-        if any(entry.active and not entry.planned.whole for entry in self.entries.values()):
+        if self.future.are_short:
             self.refill()  # a window may be short of this job's nodes
 
     # -- the start, resources and plans ------------------------------------------------------------
@@ -405,6 +401,7 @@ class ReservationRule(GivingRule):
             self.host.readmit(self, NO_GAP)
             for entry in self.entries.values():
                 self.active.pin(entry)
+                self.future.update(entry)
             self.refill()
 
     # -- answers -----------------------------------------------------------------------------------

@@ -8,11 +8,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.pool.masks import idset_text, popcount, take
+from flux.resource.errors import InsufficientResources
+from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.reservations.reservation import (
-    Planned,
-    Reservation,
+    Part,
     ReservationPart,
     ReservationState,
     Window,
@@ -26,21 +25,13 @@ if TYPE_CHECKING:
 #: Number of windows per reservation entered into the plan; the last has no end.
 WINDOWS_PLANNED = 64
 
-#: Maximum number of parts of an incomplete window.
-MAX_WINDOW_PARTS = 16
-
-#: Maximum number of starts and ends of other reservations at which a window is split.
-MAX_SPLITS = 4
-
-#: Times that differ by less, in seconds, are equal.
-EPSILON_S = 1e-3
-
 
 class FutureWindows(ReservationPart):
-    """Enters planned windows into the plan through which jobs start, and withdraws them.
+    """Keeps the nodes of planned windows, and those missing from active ones, in the plan through
+    which jobs start.
 
-    A window is a promise with a fixed start. If running jobs overlap it, so that it cannot be
-    complete, each part is entered from the time at which it is free.
+    A window has a fixed start. Nodes that are in use then are kept as well, so that no other job
+    starts on them.
     """
 
     _plan: Plan | None = None
@@ -50,186 +41,64 @@ class FutureWindows(ReservationPart):
         previous plan is void."""
         self._plan = plan
         for entry in self._entries.values():
-            entry.planned = Planned()
-            self.enter(entry)
+            entry.planned = {}
+            self.update(entry)
 
-    def enter(self, entry: ReservationState) -> bool:
-        """Enter the planned windows that are not there into the plan, regardless of open promises.
-        Return whether all are complete."""
-        if self._plan is not None:
-            if entry.window is not None:
-                self._plan.stay_bound()
-            restore_open = self._plan.without_open()
-            self._enter_windows(self._plan, entry, WINDOWS_PLANNED, entry.planned)
-            restore_open()
-        return entry.planned.whole
-
-    def withdraw(self, entry: ReservationState, all_windows: bool = True) -> None:
-        """Withdraw an entry's promises from the plan; with `all_windows` false, only those of windows
-        that have begun, ended or got an end, if the others are complete and on any nodes."""
-        planned, entry.planned = entry.planned, Planned()
+    def update(self, entry: ReservationState) -> bool:
+        """Enter what is to be kept for a reservation into the plan, and withdraw the rest. Return
+        whether all that was entered is free at its time."""
         if self._plan is None:
-            return
-        if planned.whole and not (all_windows or entry.pinned):
-            for window in self._next_windows(entry, WINDOWS_PLANNED):
-                if window in planned.windows:
-                    entry.planned.windows[window] = planned.windows.pop(window)
-        for key in planned.keys():
-            self._plan.cancel(key)
+            return True
+        wanted, planned = list(self._parts(entry)), entry.planned
+        for part in planned.keys() - set(wanted):
+            self._plan.cancel(planned.pop(part))
+        now, is_free = self._host.now(), True
+        for part in wanted:
+            if part not in planned:
+                start = max(part.window.start, now)
+                request = self._selector.request(
+                    entry.reservation, part.nodes, part.window.end - start, part.ranks
+                )
+                planned[part] = self._host.placeholders.next_id()
+                is_free &= self._plan.keep(planned[part], request, start)
+        return is_free
 
-    def ranks_planned(self, entry: ReservationState) -> tuple[int, int]:
-        """Return masks of the ranks that the plan keeps for the active or next window: from now on,
-        and only from a later time. 0 if the plan only counts."""
-        now = later = 0
-        if self._plan is not None and entry.window is not None:
-            starts, time = self._plan.promises(), self._host.now()
-            for key in entry.planned.keys():
-                if key in starts and starts[key][0] < entry.window.end:
-                    ranks = self._plan.ranks_of(key) or 0
-                    if starts[key][0] <= time:
-                        now |= ranks
-                    else:
-                        later |= ranks
-        return now, later & ~now
-
-    def breaks_a_promise(self) -> bool:
-        """Whether a promise can no longer be kept.  O(promises)."""
-        return self._plan is not None and self._plan.breaks_a_promise()
-
-    def mend(self) -> bool:
-        """Enter the incomplete windows again, after resources were released or came up. Return
-        whether all are as complete as without promises to jobs."""
-        short = [entry for entry in self._entries.values() if not entry.planned.whole]
-        for entry in short:
-            self.withdraw(entry)
-            self.enter(entry)
-        return (
-            all(entry.planned.whole for entry in short)
-            or self._plan is None
-            or not any(key >= 0 for key in self._plan.promises())
-            or self._complete_as_possible()
-        )
-
-    def _complete_as_possible(self) -> bool:
-        """Whether the incomplete windows are as complete as in a plan without promises to jobs."""
-        trial = self._host.resources.plan()
-        for entry in self._entries.values():
-            planned = Planned()
-            self._enter_windows(trial, entry, 1, planned)
-            last = -1 if entry.window is None else entry.window.index + entry.active
-            if not entry.planned.whole and planned.parts(last) != entry.planned.parts(last):
-                return False
-        return True
-
-    @staticmethod
-    def _next_windows(entry: ReservationState, most: int) -> Iterator[Window]:
-        """Yield the windows to enter that have not begun, at most `most`."""
-        window = entry.window
+    def _parts(self, entry: ReservationState) -> Iterator[Part]:
+        """Yield what is to be kept: the nodes missing from the active window, so that no job starts
+        on them when they are freed, and the next windows; the last of many without an end."""
+        window, wanted, pinned = entry.window, self._selector.nodes(entry.reservation), 0
         if window is not None and entry.active:
+            yield from _some(window, 0, wanted - popcount(entry.ranks))
             window = entry.reservation.window_after(window)
-        for number in range(1, most + 1):
+        elif entry.pinned:
+            pinned = entry.ranks
+        for number in range(1, WINDOWS_PLANNED + 1):
             if window is None:
                 break
             following = entry.reservation.window_after(window)
-            endless = number == WINDOWS_PLANNED and following is not None
-            yield window._replace(end=math.inf) if endless else window
+            if number == WINDOWS_PLANNED and following is not None:
+                window = window._replace(end=math.inf)
+            yield from _some(window, pinned, popcount(pinned))
+            yield from _some(window, 0, wanted - popcount(pinned))
             window = following
 
-    def _enter_windows(
-        self, plan: Plan, entry: ReservationState, most: int, planned: Planned
-    ) -> None:
-        """Enter windows that are not in `planned` into a plan: the nodes missing from the active
-        one, so that no job starts on them when they are freed, and the next ones, at most `most`."""
-        window, wanted = entry.window, self._selector.nodes(entry.reservation)
-        pinned = entry.ranks if entry.pinned and not entry.active else 0
-        if window is not None and entry.active:
-            missing = wanted - popcount(entry.ranks)
-            if missing > 0:
-                self._enter_nodes(plan, entry, window, window, 0, missing, planned)
-                planned.whole = False
-        for window in self._next_windows(entry, most):
-            if window not in planned.windows:
-                for ranks, count in ((pinned, popcount(pinned)), (0, wanted - popcount(pinned))):
-                    if count > 0:
-                        self._enter_nodes(plan, entry, window, window, ranks, count, planned)
+    def ranks_planned(self, entry: ReservationState) -> int:
+        """Return a mask of the ranks that the plan keeps for the active or next window; 0 if the
+        plan only counts."""
+        ranks = 0
+        for part, key in entry.planned.items():
+            if self._plan is not None and entry.window and part.window.index == entry.window.index:
+                ranks |= self._plan.ranks_of(key) or 0
+        return ranks
 
-    def _enter_nodes(
-        self,
-        plan: Plan,
-        entry: ReservationState,
-        window: Window,
-        span: Window,
-        ranks: int,
-        left: int,
-        planned: Planned,
-        walls: int = MAX_SPLITS,
-    ) -> None:
-        """Enter `left` nodes of a window, or of a `span` of it, among `ranks` (0: any), in as few
-        parts as possible.
+    @property
+    def are_short(self) -> bool:
+        """Whether windows lack room, so that nodes in use are kept for them."""
+        return self._plan is not None and self._plan.is_short
 
-        Nodes that another reservation has for part of the time are entered for the rest, by
-        splitting the window at up to `walls` times.
-        """
-        reservation, request = entry.reservation, self._selector.request
-        parts = planned.windows.setdefault(window, [])
-        start, end = max(span.start, self._host.now()), span.end
-        for _ in range(MAX_WINDOW_PARTS):
-            if not left or start >= end:
-                break
-            count = self._most(plan, reservation, left, start, end, ranks)
-            planned.whole &= count == left
-            if count:
-                parts.append((self._host.placeholders.next_id(), start, count))
-                part = request(reservation, count, end - start, ranks)
-                plan.reserve(parts[-1][0], part, start)
-                left -= count
-            if not left:
-                break
-            wall = self._wall(reservation, start, end) if walls else None
-            if wall is not None:
-                for span in (Window(0, start, wall), Window(0, wall, end)):
-                    self._enter_nodes(plan, entry, window, span, ranks, left, planned, walls - 1)
-                break
-            found = plan.earliest(request(reservation, 1, 1.0, ranks), after=start + EPSILON_S)
-            if found is None or found <= start:
-                break
-            start = found
 
-    def _wall(self, reservation: Reservation, start: float, end: float) -> float | None:
-        """Return the first start or end of another reservation's window between `start` and `end`,
-        or None."""
-        times = []
-        for entry in self._entries.values():
-            if entry.name != reservation.name:
-                window = entry.reservation.window_at(start)
-                if window is not None:
-                    times.append(window.start if window.start > start else window.end)
-        return min([time for time in times if start < time < end], default=None)
-
-    def _most(
-        self, plan: Plan, reservation: Reservation, most: int, start: float, end: float, ranks: int
-    ) -> int:
-        """Return the largest number of nodes, up to `most`, that a plan has free from `start` to
-        `end`."""
-
-        def fits(count: int) -> bool:
-            try:
-                part = self._selector.request(reservation, count, end - start, ranks)
-                found = plan.earliest(part, after=start)
-            except (InfeasibleRequest, InsufficientResources):
-                return False
-            return found is not None and found <= start
-
-        if fits(most):
-            return most
-        low, high = 0, most
-        while high - low > 1:
-            middle = (low + high) // 2
-            if fits(middle):
-                low = middle
-            else:
-                high = middle
-        return low
+def _some(window: Window, ranks: int, nodes: int) -> list[Part]:
+    return [Part(window, ranks, nodes)] if nodes > 0 else []
 
 
 class ActiveWindows(ReservationPart):
@@ -275,21 +144,14 @@ class ActiveWindows(ReservationPart):
             instead = f"rank {come} instead" if come else "no other instead"
             self._host.log.warning(f"reservation {entry.name}: rank {gone} is down: {instead}")
 
-    def take_in(self, entry: ReservationState, planned: tuple[int, int]) -> bool:
-        """Choose missing ranks, and keep the free part of the chosen ones.
-
-        Args:
-            planned: masks of the ranks that the plan keeps for it now, and from a later time; they
-                are chosen first
-
-        Returns:
-            whether it now holds ranks, or parts of ranks, that the plan did not keep for it and
-            that may be promised to jobs
-        """
+    def take_in(self, entry: ReservationState, planned: int) -> bool:
+        """Choose missing ranks, and keep the free part of the chosen ones. `planned`: mask of the
+        ranks that the plan keeps for it, which are chosen first. Return whether others were chosen,
+        which may be promised to jobs."""
         pool = self._host.resources
         usable = self._selector.ranks_up(entry.reservation)
         held = self.held_inside(entry)
-        self._dismiss_placeholder(entry)
+        self._host.placeholders.free(entry.placeholder)
         idle = pool.idle_ranks
         # A rank used by other jobs does not count yet, even if it was chosen before.
         before = entry.ranks = (entry.ranks & usable & idle) | held
@@ -297,21 +159,13 @@ class ActiveWindows(ReservationPart):
         missing = wanted - popcount(entry.ranks)
         if missing > 0:
             room = self._room_outside(entry, usable & idle & ~entry.ranks)
-            by_now, later = planned
-            for some in (room & by_now, room & later, room & ~by_now & ~later):
+            for some in (room & planned, room & ~planned):
                 chosen = self._choose(some, missing, entry.ranks)
                 entry.ranks |= chosen
                 missing -= popcount(chosen)
-        # If other jobs use part of a rank beyond the window, as far as is known, the rest is kept:
-        # otherwise new jobs would go on using it.
-        busy = 0
-        if missing > 0:
-            room = self._room_outside(entry, usable & ~idle & ~entry.ranks)
-            busy = take(room, min(missing, popcount(room)))
-        self._placeholder(entry, busy)
+        self._placeholder(entry)
         self._warn(entry, wanted)
-        # The kept rest may have grown, which is also new to the plan.
-        return bool(entry.ranks & ~before & ~planned[0] or entry.filler)
+        return bool(entry.ranks & ~before & ~planned)
 
     def _choose(self, ranks: int, count: int, beside: int) -> int:
         """Choose `count` of some ranks, or all if there are fewer.
@@ -360,25 +214,15 @@ class ActiveWindows(ReservationPart):
 
     # -- placeholders ------------------------------------------------------------------------------
 
-    def _placeholder(self, entry: ReservationState, busy: int = 0) -> None:
-        """Allocate the free part of the chosen ranks, and of `busy` ranks in use beyond the window,
-        to placeholders."""
-        if entry.window is None:
-            return
-        hold, end = self._host.placeholders.hold_free, entry.window.end
-        entry.placeholder, entry.filler = hold(entry.ranks, end), []
-        if busy:
-            # The plan keeps the others for the window from when they become idle; jobs that end
-            # earlier may use the rest of them.
-            entry.filler = hold(busy & self._in_use_after(end - EPSILON_S), end)
-
-    def _dismiss_placeholder(self, entry: ReservationState) -> None:
-        self._host.placeholders.free(entry.filler)
-        self._host.placeholders.free(entry.placeholder)
+    def _placeholder(self, entry: ReservationState) -> None:
+        """Allocate the free part of the chosen ranks to a placeholder."""
+        if entry.window is not None:
+            hold, end = self._host.placeholders.hold_free, entry.window.end
+            entry.placeholder = hold(entry.ranks, end)
 
     def dismiss(self, entry: ReservationState) -> None:
         """Free the placeholder of a window that is over."""
-        self._dismiss_placeholder(entry)
+        self._host.placeholders.free(entry.placeholder)
         self._leave(entry.name)
         entry.ranks = 0
         entry.warned = ""
@@ -401,8 +245,7 @@ class ActiveWindows(ReservationPart):
         if not plan.has_tokens(job.jobid, request, last, beside_open=False):
             return None
         ranks = pool.held_ranks(entry.placeholder[0]) & ~plan.closed_now(request)
-        busy = pool.held_ranks(entry.filler[0]) if entry.filler else 0
-        self._dismiss_placeholder(entry)
+        self._host.placeholders.free(entry.placeholder)
         try:
             alloc = pool.alloc_on(job.jobid, request, ranks)
             if self._host.admission.second_look(job, pool, job.jobid) is not None:
@@ -411,7 +254,7 @@ class ActiveWindows(ReservationPart):
         except InsufficientResources:
             return None
         finally:
-            self._placeholder(entry, busy)
+            self._placeholder(entry)
         self._note_inside(job.jobid, entry.name, end, window)
         plan.note_started(job.jobid, request)
         return alloc
