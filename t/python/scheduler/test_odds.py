@@ -397,6 +397,10 @@ def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):
     # The job does not start in any: three are enough to know that there are no odds.
     assert plays[-1]["plays"] == [[]] * 3
     assert plays[-1]["took"] <= 2.0 + 3 * (0.1 + 64 * SECONDS_PER_STEP)
+    # Where it does not start by limits in the time of a play, none with drawn run times is made.
+    monkeypatch.setattr("flux.scheduler.projection.player.PLAY_SECONDS", 0.1)
+    for answer in (rig.answer("when", jobspec=SPEC), explained(rig, 299)):
+        assert answer["t_likely"] is None and plays[-1]["plays"] == []
 
 
 def test_a_question_makes_fewer_plays_when_time_is_short(monkeypatch, plays):

@@ -107,7 +107,8 @@ class Player:
 
         Returns ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids of
         jobs denied earlier; ``never``, ids of jobs that do not start; ``took``, duration in
-        seconds; ``settled``, whether the result does not depend on run times.
+        seconds; ``settled``, whether drawn run times would add nothing: here, whether time ran out
+        before any of the jobs started.
         """
         if patient:
             self._policy.wait_limits.drop_all()
@@ -125,8 +126,9 @@ class Player:
             return first == len(waiting)
 
         in_time = self._play(is_done)
-        answer: dict[str, Any] = {"took": self.took, "settled": False}
+        answer: dict[str, Any] = {"took": self.took}
         answer["starts"] = [[job, self.starts[job]] for job in waiting if job in self.starts]
+        answer["settled"] = not (in_time or answer["starts"])
         answer["denied"] = [job for job in waiting if job in self.denied]
         known = {*self.starts, *self.denied} if in_time else waiting
         answer["never"] = [job for job in waiting if job not in known]
@@ -173,7 +175,9 @@ class Player:
             "start": self.starts.get(jobid),
             "starts": [[jobid, self.starts[jobid]]] if jobid in self.starts else [],
             "took": self.took,
-            "settled": jobid in self.denied or self.starts.get(jobid) == began,
+            "settled": jobid in self.denied
+            or self.starts.get(jobid) == began
+            or not (in_time or jobid in self.starts),
             "ranks": ",".join(entry["rank"] for entry in R["execution"]["R_lite"]) if R else None,
             "denied": jobid in self.denied,
             "reason": read_by(caller, self.denied.get(jobid) or reason),
