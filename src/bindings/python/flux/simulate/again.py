@@ -69,13 +69,13 @@ def _comparison(former, new):
         return "it was interrupted, and cannot be compared"
     if new is None:
         return "is not there any more"
-    pairs = list(zip(former.rows(), new.rows()))
-    if len(former.rows()) != len(new.rows()):
-        return f"{len(former.rows()):,} jobs then, {len(new.rows()):,} now"
-    others = [old for old, now in pairs if (old.id, old.start) != (now.id, now.start)]
+    then, now = former.rows(), new.rows()
+    if len(then) != len(now):
+        return f"{len(then):,} jobs then, {len(now):,} now"
+    others = [a.id for a, b in zip(then, now) if (a.id, a.start) != (b.id, b.start)]
     if not others:
-        return f"all {len(pairs):,} jobs start when they did"
-    return f"{len(others):,} of {len(pairs):,} jobs start at other times, the first: {others[0].id}"
+        return f"all {len(then):,} jobs start when they did"
+    return f"{len(others):,} of {len(then):,} jobs start at other times, the first: {others[0]}"
 
 
 def _changes(record):

@@ -170,7 +170,7 @@ class Call:
     def run(self):
         """Prepare the runs, make them and print the results. Return the exit code."""
         from flux.simulate import policy
-        from flux.simulate.results import files
+        from flux.simulate.results import files, output
 
         options = self.options
         policies = policy.parse(options.scheduler or ["sched-backfill"])
@@ -184,7 +184,7 @@ class Call:
         if options.save_trace:
             if len(cases) > 1:
                 raise OptionError("--save-trace: one value for each option")
-            with _naming_errors():
+            with output.naming_errors():
                 files.write_trace(workload, options.save_trace)
             return 0
         with contextlib.ExitStack() as held:
@@ -274,7 +274,7 @@ class Call:
 
         options = self.options
         base = options.output
-        with _naming_errors():
+        with output.naming_errors():
             held.enter_context(output.taken(base))
             there = list(reading.directories(base))
             if options.force:
@@ -318,7 +318,7 @@ class Call:
                 self.say(f"left alone, and in no table here: {', '.join(others)}")
         left = [i for i, result in enumerate(results) if result is None]
         if options.resume and left:
-            with _naming_errors():
+            with output.naming_errors():
                 output.remove(options.output, [tasks[i].directory for i in left])
         progress = None if options.quiet else run.Progress()
         new, interrupted = run.run_all([tasks[i] for i in left], options.parallel, progress)
@@ -358,7 +358,7 @@ class Call:
         try:
             write_report(path, summaries, work.name, work.notes.lines(), losses, provenance)
         except OSError as exc:
-            return [f"not written: {exc.filename or path}: {exc.strerror}"]
+            return [f"not written: {exc.filename}: {exc.strerror}"]
         self.report = path
         return []
 
@@ -417,12 +417,3 @@ def _starts(task, result):
         return reading.Result(task.directory).starts()
     except ValueError:
         return None
-
-
-@contextlib.contextmanager
-def _naming_errors():
-    """Add the file's name to the text of an OSError."""
-    try:
-        yield
-    except OSError as exc:
-        raise ValueError(f"{exc.filename}: {exc.strerror}") from None

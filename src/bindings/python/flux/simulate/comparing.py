@@ -6,9 +6,9 @@ import os
 import sys
 
 from flux.simulate.report.svg import moment_text
-from flux.simulate.results import reading, table
-from flux.simulate.results.losses import losses
+from flux.simulate.results import losses, reading, table
 from flux.simulate.results.metrics import span_text
+from flux.simulate.results.output import naming_errors
 from flux.simulate.workload.record import OptionError
 from flux_engine.command.options import Parser
 
@@ -72,10 +72,8 @@ def _show(results, options):
         notes = results[0].provenance.get("notes", [])
         provenance = [result.provenance for result in results]
         about = summaries, "Comparison", notes, _losses(results), provenance
-        try:
+        with naming_errors():
             write_report(options.output, *about)
-        except OSError as exc:
-            raise ValueError(f"{exc.filename or options.output}: {exc.strerror}") from None
 
 
 def _losses(results):
@@ -83,11 +81,8 @@ def _losses(results):
     case = (results[0].variant, results[0].provenance.get("seed"))
     same = [one for one in results if (one.variant, one.provenance.get("seed")) == case]
     same = [one for one in same if not one.summary.get("failed")]
-    starts = [one.starts() for one in same]
-    if len(set(map(len, starts))) != 1:
-        return []
-    jobs = [(row.user, row.size) for row in same[0].rows()]
-    return [losses(starts[0], some, jobs) for some in starts[1:]]
+    jobs = [(row.user, row.size) for one in same[:1] for row in one.rows()]
+    return losses.against_first([one.starts() for one in same], jobs)
 
 
 def pair_of(text, numbers):

@@ -256,20 +256,13 @@ class Runs(list):
         write_report(path, summaries, work.name, work.notes.lines(), losses_of_first(runs))
 
 
-def _asked(workload):
-    return [(job.user, job.size) for job in workload.jobs]
-
-
 def losses_of_first(results):
     """Return the losses (`losses.losses`) of each policy against the first, on the first workload,
     from (summary, workload, starts or None) per run; [] if one is not comparable."""
     work = results[0][1]
     same = [(starts, summary) for summary, other, starts in results if other is work]
     good = [starts for starts, summary in same if not summary.get("failed")]
-    if any(starts is None for starts in good):
-        return []
-    jobs = _asked(work)
-    return [losses.losses(good[0], starts, jobs) for starts in good[1:]]
+    return losses.against_first(good, [(job.user, job.size) for job in work.jobs])
 
 
 def simulate(

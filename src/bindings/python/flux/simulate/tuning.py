@@ -256,18 +256,9 @@ def _counted(outcome, counted):
 
 
 def _figures(outcome, counted):
-    """Return the figures in `FIGURES`, over the counted jobs."""
-    indices = _counted(outcome, counted)
-    wait, held, slowdown = outcome.columns
-    waits = [wait[i] for i in indices]
-    areas = [outcome.size[i] * held[i] for i in indices]
-    area = math.fsum(areas)
-    return {
-        "wait_mean": metrics.mean(waits),
-        "bsld_mean": metrics.mean([slowdown[i] for i in indices]),
-        "wait_weighted": math.fsum(map(float.__mul__, areas, waits)) / area if area else 0.0,
-        "wait_max": max(waits, default=0.0),
-    }
+    """Return the figures in `FIGURES`, over the counted jobs; 0 if undefined, as where no job takes time."""
+    found = metrics.job_figures(outcome, _counted(outcome, counted))
+    return {name: found[name] if found[name] == found[name] else 0.0 for name in FIGURES}
 
 
 def _change(first, second):

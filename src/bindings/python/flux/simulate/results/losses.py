@@ -10,6 +10,14 @@ SAME = 1e-3
 NAMED = 3
 
 
+def against_first(starts, jobs):
+    """Return the `losses` of each policy against the first, of the starts per policy; [] if some are
+    unknown (None) or of other jobs."""
+    if any(len(some or ()) != len(jobs) for some in starts):
+        return []
+    return [losses(starts[0], some, jobs) for some in starts[1:]]
+
+
 def losses(first, second, jobs):
     """Compare the starts (NaN: never) of two policies job by job; `jobs` is (user, size) of each.
 

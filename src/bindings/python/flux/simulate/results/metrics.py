@@ -70,6 +70,25 @@ def _ascending(column, indices):
     return array("d", sorted(map(column.__getitem__, indices)))
 
 
+def job_figures(outcome, indices):
+    """Return the figures of waits and slowdowns of some jobs that started, as {name: number}."""
+    wait, run, slowdown = outcome.columns
+    waits, slowdowns = _ascending(wait, indices), _ascending(slowdown, indices)
+    sizes, runs, waited = (
+        array("d", map(column.__getitem__, indices)) for column in (outcome.size, run, wait)
+    )
+    areas = array("d", map(mul, sizes, runs))
+    area = math.fsum(areas)
+    weighted = math.fsum(map(mul, areas, map(add, waited, runs)))
+    return {
+        **_spread("wait", waits),
+        "wait_max": waits[-1] if waits else math.nan,
+        **_spread("bsld", slowdowns),
+        "response_weighted": _ratio(weighted, area),
+        "wait_weighted": _ratio(math.fsum(map(mul, areas, waited)), area),
+    }
+
+
 def figures(outcome):
     """Return the figures of an outcome for the table, as {name: number}."""
     workload = outcome.workload
@@ -79,15 +98,8 @@ def figures(outcome):
     sweep = sweep_of(outcome)
     wait, run, slowdown = outcome.columns
     size = outcome.size
-    waits, slowdowns = _ascending(wait, started), _ascending(slowdown, started)
     promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
     broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + LATE)
-    sizes, runs, waited = (
-        array("d", map(column.__getitem__, started)) for column in (size, run, wait)
-    )
-    areas = array("d", map(mul, sizes, runs))
-    area = math.fsum(areas)
-    weighted = math.fsum(map(mul, areas, map(add, waited, runs)))
     found = {
         "jobs": len(jobs),
         "started": len(started),
@@ -95,11 +107,7 @@ def figures(outcome):
         "timeouts": how.count(states.TIMEOUT),
         "killed": sum(how.count(code) for code in (states.CANCELED, states.FAILED, PREEMPTED)),
         "never_started": len(outcome.unstarted()),
-        **_spread("wait", waits),
-        "wait_max": waits[-1] if waits else math.nan,
-        **_spread("bsld", slowdowns),
-        "response_weighted": _ratio(weighted, area),
-        "wait_weighted": _ratio(math.fsum(map(mul, areas, waited)), area),
+        **job_figures(outcome, started),
         "utilization": _ratio(sweep.used, sweep.capacity),
         "loss_of_capacity": _ratio(sweep.lost, sweep.capacity),
         "makespan": outcome.last,

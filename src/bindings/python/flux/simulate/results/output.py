@@ -15,6 +15,15 @@ FILES = (
 
 
 @contextlib.contextmanager
+def naming_errors():
+    """Turn an OSError into a ValueError with the file's name in its text."""
+    try:
+        yield
+    except OSError as exc:
+        raise ValueError(f"{exc.filename}: {exc.strerror}") from None
+
+
+@contextlib.contextmanager
 def taken(base):
     """Make an output directory, and lock it for the ``with`` block. Raises ValueError if it is no
     directory, or another call writes to it; OSError if it cannot be made."""

@@ -2,6 +2,7 @@
 """Read lines of a trace file, compressed or not, in any encoding."""
 
 import bz2
+import contextlib
 import gzip
 import hashlib
 import lzma
@@ -25,6 +26,21 @@ def open_bytes(path):
     return next(unpack, lambda stream: stream)(stream)
 
 
+@contextlib.contextmanager
+def _opened(source, line):
+    """Open a source's file, unpacked, for the ``with`` block; raises TraceError, at ``line()``, for
+    its errors."""
+    try:
+        with open_bytes(source.path) as stream:
+            yield stream
+    except EOFError:
+        raise source.error(line(), "the compressed file ends here, before its end") from None
+    except DAMAGED as exc:
+        raise source.error(line(), f"the compressed file is damaged: {exc}") from None
+    except OSError as exc:
+        raise source.error(0, exc.strerror or str(exc)) from None
+
+
 def lines(source):
     """Yield (line number, text without newline) of a file.
 
@@ -32,40 +48,25 @@ def lines(source):
     file cannot be opened, or is compressed and damaged or truncated.
     """
     number = 0
-    try:
-        with open_bytes(source.path) as stream:
-            while True:
-                line = stream.readline(LONGEST_LINE)
-                if not line:
-                    return
-                number += 1
-                if b"\0" in line:
-                    text = "binary data: it has none of the formats known that are text"
-                    raise source.error(number, text)
-                rest = line
-                while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
-                    rest = stream.readline(LONGEST_LINE)
-                yield number, _decoded(line).rstrip("\r\n")
-    except EOFError:
-        raise source.error(number + 1, "the compressed file ends here, before its end") from None
-    except DAMAGED as exc:
-        raise source.error(number + 1, f"the compressed file is damaged: {exc}") from None
-    except OSError as exc:
-        raise source.error(0, exc.strerror or str(exc)) from None
+    with _opened(source, lambda: number + 1) as stream:
+        while True:
+            line = stream.readline(LONGEST_LINE)
+            if not line:
+                return
+            number += 1
+            if b"\0" in line:
+                text = "binary data: it has none of the formats known that are text"
+                raise source.error(number, text)
+            rest = line
+            while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
+                rest = stream.readline(LONGEST_LINE)
+            yield number, _decoded(line).rstrip("\r\n")
 
 
 def read_text(source):
     """Return a file as text, with the same handling of compression and encodings."""
-    try:
-        with open_bytes(source.path) as stream:
-            data = stream.read()
-    except EOFError:
-        raise source.error(0, "the compressed file is cut short") from None
-    except DAMAGED as exc:
-        raise source.error(0, f"the compressed file is damaged: {exc}") from None
-    except OSError as exc:
-        raise source.error(0, exc.strerror or str(exc)) from None
-    return _decoded(data)
+    with _opened(source, lambda: 0) as stream:
+        return _decoded(stream.read())
 
 
 def _decoded(data):
