@@ -137,9 +137,7 @@ class ReservationRule(GivingRule):
         entry = self.entries[reservation.name] = ReservationState(reservation, configured)
         self._engage()
         entry.window = reservation.window_at(self.host.now())
-        self.active.pin(entry)
-        if not self.future.update(entry):
-            self.host.planning.check_promises()
+        self._plan(entry)
         if self._open and not self.tick():
             self._wake()  # promises and estimates may have changed
         self._arm()
@@ -229,11 +227,15 @@ class ReservationRule(GivingRule):
             log.info(f"reservation {entry.name}: the window has ended")
         self.active.dismiss(entry)
         entry.window, entry.active = entry.reservation.window_at(now), False
+        self._plan(entry)
+        if entry.window is None:
+            log.info(f"reservation {entry.name} is over")
+
+    def _plan(self, entry: ReservationState) -> None:
+        """Choose the ranks of a pinned reservation, and have the plan keep its windows."""
         self.active.pin(entry)
         if not self.future.update(entry):
             self.host.planning.check_promises()
-        if entry.window is None:
-            log.info(f"reservation {entry.name} is over")
 
     # -- resources ---------------------------------------------------------------------------------
 
@@ -400,8 +402,7 @@ class ReservationRule(GivingRule):
         if self.entries:
             self.host.readmit(self, NO_GAP)
             for entry in self.entries.values():
-                self.active.pin(entry)
-                self.future.update(entry)
+                self._plan(entry)
             self.refill()
 
     # -- answers -----------------------------------------------------------------------------------

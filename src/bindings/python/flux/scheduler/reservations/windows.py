@@ -34,12 +34,8 @@ class FutureWindows(ReservationPart):
     starts on them.
     """
 
-    _plan: Plan | None = None
-
     def attach(self, plan: Plan | None) -> None:
-        """Enter all reservations into a plan without promises, and keep it up to date; None: the
-        previous plan is void."""
-        self._plan = plan
+        """Enter all reservations into the plan, which is new; None: the previous plan is void."""
         for entry in self._entries.values():
             entry.planned = {}
             self.update(entry)
@@ -47,11 +43,12 @@ class FutureWindows(ReservationPart):
     def update(self, entry: ReservationState) -> bool:
         """Enter what is to be kept for a reservation into the plan, and withdraw the rest. Return
         whether all that was entered is free at its time."""
-        if self._plan is None:
+        plan = self._host.planning.plan
+        if plan is None:
             return True
         wanted, planned = list(self._parts(entry)), entry.planned
         for part in planned.keys() - set(wanted):
-            self._plan.cancel(planned.pop(part))
+            plan.cancel(planned.pop(part))
         now, is_free = self._host.now(), True
         for part in wanted:
             if part not in planned:
@@ -60,7 +57,7 @@ class FutureWindows(ReservationPart):
                     entry.reservation, part.nodes, part.window.end - start, part.ranks
                 )
                 planned[part] = self._host.placeholders.next_id()
-                is_free &= self._plan.keep(planned[part], request, start)
+                is_free &= plan.keep(planned[part], request, start)
         return is_free
 
     def _parts(self, entry: ReservationState) -> Iterator[Part]:
@@ -85,16 +82,17 @@ class FutureWindows(ReservationPart):
     def ranks_planned(self, entry: ReservationState) -> int:
         """Return a mask of the ranks that the plan keeps for the active or next window; 0 if the
         plan only counts."""
-        ranks = 0
+        plan, ranks = self._host.planning.plan, 0
         for part, key in entry.planned.items():
-            if self._plan is not None and entry.window and part.window.index == entry.window.index:
-                ranks |= self._plan.ranks_of(key) or 0
+            if plan is not None and entry.window and part.window.index == entry.window.index:
+                ranks |= plan.ranks_of(key) or 0
         return ranks
 
     @property
     def are_short(self) -> bool:
         """Whether windows lack room, so that nodes in use are kept for them."""
-        return self._plan is not None and self._plan.is_short
+        plan = self._host.planning.plan
+        return plan is not None and plan.is_short
 
 
 def _some(window: Window, ranks: int, nodes: int) -> list[Part]:
