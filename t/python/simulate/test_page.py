@@ -13,7 +13,7 @@ from flux.simulate.command import sample_path
 from flux.simulate.report import charts
 from flux.simulate.report.page import page
 from flux.simulate.results.losses import losses
-from flux.simulate.results.metrics import jain, part_names, parts
+from flux.simulate.results.metrics import figures, jain, part_names, parts
 from flux.simulate.results.picture import Cells, picture_data
 from flux.simulate.run import Settings, simulate
 from flux.simulate.trace import Trace
@@ -282,6 +282,14 @@ def test_every_broken_promise_is_drawn():
     broken = [point for point in picture["promises"] if point[1] > point[0]]
     assert len(broken) == 80 < len(picture["promises"]) < 2000
     assert charts.promises([picture]).count("broken") == 80
+    # One that is late by a clock tick is kept, in the table and in both of the report's.
+    for late, count in ((0.001, 0), (0.04, 80)):
+        for i in range(2000):
+            outcome.start[i] = 100.0 + i + (late if i % 25 == 0 else 0.0)
+            outcome.promise[i] = 100.0 + i
+        picture = picture_data(outcome)
+        assert figures(outcome)["promises_broken"] == picture["promised"]["broken"] == count
+        assert charts.promises([picture]).count("broken") == count
 
 
 def test_losses():

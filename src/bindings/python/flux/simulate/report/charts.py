@@ -6,7 +6,7 @@ from html import escape
 
 from flux.simulate.report import svg
 from flux.simulate.report.style import style
-from flux.simulate.results.metrics import LATE, QUANTILES, span_text
+from flux.simulate.results.metrics import QUANTILES, is_broken, span_text
 from flux.simulate.results.statistics import interval
 
 #: Maximum number of policies in one utilization chart; with more, each has its own strip.
@@ -188,12 +188,10 @@ def promises(pictures):
     y_ticks = [(value, f"{value:g}") for value in scaled.ticks()]
     title, y_title = "latest start that was promised", f"started earlier by, {names[unit]}"
     body = [svg.axes(x, scaled, x.labelled(), y_ticks, title, y_title), _across(y(0))]
-    dots = [
-        (start > promise + LATE, n, promise, start) for n, some in shown for promise, start in some
-    ]
+    dots = [(is_broken(*point), n, *point) for n, some in shown for point in some]
     # Broken promises are drawn last, above the others.
-    for is_broken, number, promise, start in sorted(dots, key=lambda dot: dot[0]):
-        css = style(number) + (" broken" if is_broken else "")
+    for broken, number, promise, start in sorted(dots, key=lambda dot: dot[0]):
+        css = style(number) + (" broken" if broken else "")
         place = f'cx="{svg.short(x(promise))}" cy="{svg.short(y(promise - start))}"'
         body.append(f'<circle class="dot {css}" {place} r="2.5"/>')
     return svg.frame(svg.WIDTH, svg.HEIGHT, "Promised against actual starts", "".join(body))

@@ -38,6 +38,11 @@ def quantile(ordered, share):
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+def is_broken(promise, start):
+    """Whether a start breaks a promise; times in seconds."""
+    return start > promise + LATE
+
+
 def mean(values):
     return math.fsum(values) / len(values) if values else math.nan
 
@@ -99,7 +104,7 @@ def figures(outcome):
     wait, run, slowdown = outcome.columns
     size = outcome.size
     promised = [i for i in started if outcome.promise[i] == outcome.promise[i]]
-    broken = sum(1 for i in promised if outcome.start[i] > outcome.promise[i] + LATE)
+    broken = sum(is_broken(outcome.promise[i], outcome.start[i]) for i in promised)
     found = {
         "jobs": len(jobs),
         "started": len(started),

@@ -4,7 +4,7 @@
 import math
 
 from flux.simulate.results import metrics
-from flux.simulate.results.outcome import units_of
+from flux.simulate.results.outcome import in_microseconds, units_of
 
 #: Maximum number of jobs with their own bar in a Gantt chart; the others are merged into a shade.
 GANTT_JOBS = 500
@@ -184,22 +184,22 @@ def promises(outcome):
     for index in outcome.started():
         promise, start = outcome.promise[index], outcome.start[index]
         if promise == promise:
-            some = broken if start > promise + metrics.LATE else kept
-            some.append([round(promise, 1), round(start, 1)])
+            some = broken if metrics.is_broken(promise, start) else kept
+            some.append([in_microseconds(promise), start])
     stride = max(1, -(-len(kept) // POINTS))
     return broken + kept[::stride]
 
 
 def promised(outcome):
     """Return the number of promises and by how much jobs started earlier, in seconds."""
-    early = sorted(
-        outcome.promise[i] - outcome.start[i]
-        for i in outcome.started()
-        if outcome.promise[i] == outcome.promise[i]
-    )
+    columns = zip(outcome.promise, outcome.start)
+    known = [
+        (promise, start) for promise, start in columns if promise == promise and start == start
+    ]
+    early = sorted(promise - start for promise, start in known)
     return {
         "made": len(early),
-        "broken": sum(1 for value in early if value < -metrics.LATE),
+        "broken": sum(metrics.is_broken(*one) for one in known),
         "exact": sum(1 for value in early if abs(value) <= 60),
         "median": metrics.quantile(early, 0.5),
         "p90": metrics.quantile(early, 0.9),
