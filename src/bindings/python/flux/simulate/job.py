@@ -86,6 +86,11 @@ class Job:
         """Seconds from its start to its end: the limit is a hard end."""
         return self.limit if self.limit and self.limit < self.run else self.run
 
+    def submission_after(self, end):
+        """Return its submission, if the job that it follows ends at `end`; both in seconds."""
+        think = self.after[1]
+        return max(end, self.submit) if think is None else end + think
+
 
 #: User names that are not numbers get user ids from here on.
 FIRST_USERID = 100_001

@@ -309,9 +309,7 @@ class InstanceEngine:
     def _ended(self, index):
         self._done += 1
         for follower in self._followers.pop(index, ()):
-            job = self.jobs[follower]
-            _, think = job.after
-            when = self.now + think if think is not None else max(self.now, job.submit)
+            when = self.jobs[follower].submission_after(self.now)
             self._at(when, lambda follower=follower: self._submit(follower))
         if self._done == len(self.jobs):
             self._stop()

@@ -328,9 +328,7 @@ class LeanEngine:
     def _follow(self, index):
         """Arrange the submission of the jobs that follow an ended job."""
         for follower in self._followers.pop(index, ()):
-            job = self.jobs[follower]
-            _, think = job.after
-            when = self.now + think if think is not None else max(self.now, job.submit)
+            when = self.jobs[follower].submission_after(self.now)
             self._thinking += 1
             self.at(when, lambda engine, index=follower: self._arrive_thinking(index))
 
