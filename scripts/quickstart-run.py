@@ -172,7 +172,7 @@ def main():
     print(
         "To do this by hand:\n"
         "\n"
-        f"  export PATH={os.path.dirname(os.path.dirname(JOBS))}/src/cmd:$PATH\n"
+        f"  export PATH={shlex.quote(os.path.dirname(os.path.dirname(JOBS)))}/src/cmd:$PATH\n"
         "  flux start --conf=fake-resources.nnodes=8 --conf=fake-resources.cores-per-node=16 \\\n"
         "             --conf=fake-resources.gpus-per-node=2\n"
         "  flux module remove sched-simple; flux module load sched-fifo\n"
