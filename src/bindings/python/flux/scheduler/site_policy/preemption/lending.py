@@ -19,12 +19,11 @@ import copy
 from collections.abc import Collection
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.pool.masks import popcount, take
+from flux.resource.pool.masks import popcount
 from flux.scheduler.site_policy.preemption.state import (
-    ENDING,
     LENT,
     Part,
     Preemption,
@@ -37,35 +36,14 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
-    from flux.scheduler.site_policy.preemption.kept import KeptPlaces
-    from flux.scheduler.site_policy.preemption.state import PreemptionState
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
 #: a search of the plan up to its time.
 MOST_TRIED = 8
 
 
-class Course(Protocol):
-    """What carries out preemptions (`flux.scheduler.site_policy.preemption.under_way`)."""
-
-    def engage(self) -> None: ...
-
-    def await_step(self, preemption: Preemption) -> None: ...
-
-    def let_run(self, preemption: Preemption, jobids: Collection[int], why: str) -> None: ...
-
-    def end(self, preemption: Preemption, why: str) -> None: ...
-
-
 class Lending(Part):
-    """Starts jobs in time promised to others, and follows these promises
-    (`AdmissionControl.pins`)."""
-
-    def __init__(self, state: PreemptionState, under_way: Course, kept: KeptPlaces) -> None:
-        super().__init__(state)
-        self._under_way, self._kept = under_way, kept
-
-    # -- starting ----------------------------------------------------------------------------------
+    """Starts jobs in time promised to others, and keeps resources for them after it."""
 
     def offer(self, job: PendingJob, terms: PreemptionTerms, plan: Plan) -> ResourcePool | None:
         """Allocate resources in promised time to a job, or return None.
@@ -147,7 +125,7 @@ class Lending(Part):
             refused is not None
             or not plan.contains(taker, [*lent.victims, jobid])
             or self._beyond([*of_class, victim], start) is not None
-            or not self._keep_rest(lent, jobid, job.resource_request, limit, plan, end)
+            or not self.keep_rest(lent, jobid, job.resource_request, limit, plan, end)
         ):
             pool.free(jobid)
             if refused is not None:
@@ -158,10 +136,9 @@ class Lending(Part):
         lent.held.add(jobid)
         self._running.enter(job, terms).gives_way_to = lent
         self._record.active[taker] = lent
-        self._under_way.engage()
         return alloc
 
-    def _keep_rest(
+    def keep_rest(
         self, lent: Preemption, jobid: int, request: Any, limit: float, plan: Plan, end: float
     ) -> bool:
         """Keep a borrower's resources from the end of the promised time, `end`, to its own limit.
@@ -191,25 +168,6 @@ class Lending(Part):
         if placeholder is not None and plan is not None:
             plan.cancel(placeholder)
 
-    def started(self, jobid: int, lent: Preemption) -> float:
-        """Note the start of a borrower. Return when it is to be ended, seconds since the epoch."""
-        lent.needed_in = None
-        self._record.store()
-        self._under_way.await_step(lent)
-        self._counts.of(lent.victims[jobid])["borrowing"] += 1
-        return lent.deadline
-
-    # -- the promises ------------------------------------------------------------------------------
-
-    def withdraw(self, lent: Preemption) -> None:
-        """Let the promise to a job with borrowers move: they are none any more."""
-        for jobid in list(lent.rests):
-            self.drop_rest(lent, jobid)
-        plan = self._host.planning.current()
-        if plan is not None:
-            plan.pin(lent.taker, stays=False)
-            plan.stale()  # it moves now if it has to, before a job starts
-
     def not_needed(self, lent: Preemption) -> Collection[int]:
         """Return the borrowers that may run to their limits: together with these, the promise can
         still be kept, or is none any more."""
@@ -218,101 +176,19 @@ class Lending(Part):
             plan is None
             or not plan.has(lent.taker)
             or lent.taker in self._host.admission.deferred
-            or not self._are_needed(lent, lent.held, plan)
+            or not self.are_needed(lent, lent.held, plan)
         ):
             return list(lent.victims)
         for jobid, victim in lent.victims.items():
             cls = self._classes.entries.get(victim.cls)
-            if cls is None or cls.log_only or not self._are_needed(lent, [*spared, jobid], plan):
+            if cls is None or cls.log_only or not self.are_needed(lent, [*spared, jobid], plan):
                 spared.append(jobid)
         return spared
 
-    def _are_needed(self, lent: Preemption, borrowers: Collection[int], plan: Plan) -> bool:
+    def are_needed(self, lent: Preemption, borrowers: Collection[int], plan: Plan) -> bool:
         """Whether a promise that can be kept now would break if some borrowers ran to their
         limits. The promise to their taker may move to other ranks for all of them."""
         ends = {jobid: as_end(self._own_end(jobid)) for jobid in borrowers}
         rests = [lent.rests[jobid] for jobid in borrowers if jobid in lent.rests]
         taker = [lent.taker] if lent.held <= set(borrowers) else []
         return self._would_break(plan, ends, rests, unpinned=taker)
-
-    def review(self) -> None:
-        """Follow changes of promises. Called before any other promise is made. Costs a look-up per
-        promise with borrowers."""
-        plan, now = self._host.planning.current(), self._host.now()
-        if plan is None:
-            return
-        for lent in self._record.in_promises():
-            has_promise = plan.has(lent.taker)
-            if lent.state == ENDING:
-                if not has_promise or plan.start_of(lent.taker) > max(now, lent.expected):
-                    self._kept.drop(lent)  # they would be idle for that long
-            elif has_promise:
-                if lent.request is None:
-                    job = self._host.pending(lent.taker)
-                    lent.request = None if job is None else job.resource_request
-                    self._under_way.await_step(lent)
-                start = plan.start_of(lent.taker)
-                if start != lent.expected and start > now:
-                    self._follow(lent, plan, start)
-            elif lent.request is not None:
-                self._under_way.end(lent, "the job of that time is promised another")
-
-    def _follow(self, lent: Preemption, plan: Plan, start: float) -> None:
-        """Update the borrowers of a promise that has moved."""
-        lent.expected, ends = start, {jobid: self._own_end(jobid) for jobid in lent.held}
-        for jobid in ends:
-            self.drop_rest(lent, jobid)
-        for jobid, own in ends.items():
-            if own > start:
-                self._host.resources.update_expiration(jobid, start)
-                end = plan.promises()[lent.taker][1]
-                self._keep_rest(lent, jobid, lent.requests.get(jobid), own, plan, end)
-        self._under_way.await_step(lent)
-        early = [jobid for jobid, own in ends.items() if own <= start]
-        self._under_way.let_run(lent, early, "it ends before that")
-        self._record.store()
-
-    def stays(self, job: PendingJob) -> bool:
-        """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
-        not, they run to their limits."""
-        self.review()
-        plan, lent = self._host.planning.current(), self._record.active.get(job.jobid)
-        if plan is None or lent is None or not lent.in_promise or not lent.held:
-            return False
-        if job.jobid in plan.stale():
-            return False  # it cannot keep its time
-        if lent.state != ENDING and lent.needed_in != plan.pool.generation:
-            if not self._are_needed(lent, lent.held, plan):
-                self._under_way.end(lent, "others have made room")
-                return False
-            lent.needed_in = plan.pool.generation
-        return True
-
-    def alloc_beside(self, lent: Preemption, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Allocate resources to a job for which borrowers were ended, as many as possible on their
-        ranks: otherwise they would have been ended for nothing. Return None if it does not fit."""
-        pool, request, there = self._host.resources, job.resource_request, lent.ranks
-        if not plan.is_counted:
-            # It stays on the ranks that its promise is bound to, since they had borrowers.
-            ranks = plan.ranks_of(job.jobid) if plan.has(job.jobid) else 0
-            try:
-                return plan.alloc(job.jobid, request.on_ranks(ranks)) if ranks else None
-            except InsufficientResources:
-                return None
-        if not plan.fits(request, jobid=job.jobid):
-            return None
-        others = self._host.facts.ranks_of(request) & ~there
-        # With the minimum number of other ranks, so that it gets the idle part of those ranks.
-        low, high = 0, popcount(others)
-        while low < high:
-            middle = (low + high) // 2
-            if pool.fits_on(request, there | take(others, middle)):
-                high = middle
-            else:
-                low = middle + 1
-        try:
-            alloc = pool.alloc_on(job.jobid, request, there | take(others, low))
-        except InsufficientResources:
-            return None
-        plan.note_started(job.jobid, request)
-        return alloc

@@ -118,8 +118,7 @@ class PreemptionRule(GivingRule, TableRule):
         waiting = self._waiting.setdefault(job.jobid, Waiting(job, terms))
         waiting.terms = terms
         preemption = self._record.active.get(job.jobid)
-        is_back = preemption is not None and preemption.request is None
-        if preemption is not None and is_back and not preemption.in_promise:
+        if preemption and preemption.request is None and not preemption.in_promise:
             self._under_way.came_back(preemption, waiting)
         elif self.classes.may_take(terms):
             self._takers.look_soon()
@@ -165,7 +164,7 @@ class PreemptionRule(GivingRule, TableRule):
             return None
         lent = self._running.enter(job, waited.terms).gives_way_to
         self._takers.look_soon()
-        return None if lent is None else {"t_preempt": self._lending.started(job.jobid, lent)}
+        return None if lent is None else {"t_preempt": self._under_way.borrows(job.jobid, lent)}
 
     def hello(self, job: RunningJob) -> None:
         self._running.hello(job, self.classes.terms(job.attributes))

@@ -323,10 +323,8 @@ class RunningJobs:
 
     def remove(self, jobid: int) -> Running | None:
         """Remove a job. Return it, or None if it was not known."""
-        if jobid not in self.jobs:
-            return None
         self.of_classes.pop(jobid, None)
-        return self.jobs.pop(jobid)
+        return self.jobs.pop(jobid, None)
 
     def ends(self, jobid: int) -> Running:
         """Note that a running job is ending by itself. Return it."""

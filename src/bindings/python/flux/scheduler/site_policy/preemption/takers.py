@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.host import Timer
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass
     from flux.scheduler.site_policy.preemption.state import Place, PreemptionState, Waiting
 
 
@@ -190,11 +189,14 @@ class Takers(Part):
     def _look(self) -> None:
         self._timer, self._looked_at = None, self._host.now()
         now, takers = self._looked_at, []
-        classes, next_look = self._classes_of_victims(now)
+        victims = [one for one in self._running.of_classes.values() if one.may_give_way_to(None)]
+        times = [one.start + one.terms.after for one in victims]
+        classes = {one.terms.cls for one, time in zip(victims, times) if time <= now}
+        next_look = min([time for time in times if time > now], default=inf)
         for one in self._startable() if classes else ():
             job, rank = one.job, one.terms.rank
             if job.prefers is None:
-                times = [job.came + cls.wait for cls in classes.values() if cls.rank < rank]
+                times = [job.came + cls.wait for cls in classes if cls and cls.rank < rank]
             else:
                 times = [job.prefers[1] + LOOK_INTERVAL_S]
             if times and self._is_free_to_take(one):
@@ -207,20 +209,6 @@ class Takers(Part):
         for number, one in enumerate(_different([one for _, _, one in first])):
             when = now + number * LOOK_INTERVAL_S / JOBS_PER_LOOK
             self._host.call_at(when, partial(self.consider, one.job.jobid))
-
-    def _classes_of_victims(self, now: float) -> tuple[dict[str, PreemptionClass], float]:
-        """Return the classes of the jobs that may give way at `now`, and the time at which the next
-        job may (seconds since the epoch; infinite: none).  O(running jobs of classes)."""
-        classes: dict[str, PreemptionClass] = {}
-        aging = inf
-        for one in self._running.of_classes.values():
-            cls = one.terms.cls
-            if cls is not None and one.may_give_way_to(None):
-                if one.start + one.terms.after > now:
-                    aging = min(aging, one.start + one.terms.after)
-                else:
-                    classes[cls.name] = cls
-        return classes, aging
 
     def _startable(self) -> Iterable[Waiting]:
         """Return the pending jobs that would start if there were room; if no job may pass a waiting
@@ -375,14 +363,12 @@ class Takers(Part):
 
 def _different(takers: list[Waiting]) -> list[Waiting]:
     """Return the first job of each request, in order: the choice for it is valid for the others."""
-    seen = set()
-    different = []
+    different: dict[Any, Waiting] = {}
     for one in takers:
-        key = (one.job.signature, one.job.limit)
-        if one.job.signature is None or key not in seen:
-            seen.add(key)
-            different.append(one)
-    return different[:JOBS_PER_LOOK]
+        job = one.job
+        key = job.jobid if job.signature is None else (job.signature, job.limit)
+        different.setdefault(key, one)
+    return list(different.values())[:JOBS_PER_LOOK]
 
 
 def _nothing(reason: str) -> Choice:

@@ -57,7 +57,8 @@ OWN_RANKS_ONLY_S = 0.5
 
 
 class PreemptionsUnderWay(Part):
-    """Ends victims for takers, and keeps the freed resources for the latter.
+    """Ends victims for takers, keeps the freed resources for the latter, and follows the promises of
+    jobs with borrowers.
 
     Attributes:
         lending (Lending): starts jobs in promised time
@@ -69,7 +70,7 @@ class PreemptionsUnderWay(Part):
         super().__init__(state)
         self._rule, self._messenger, self._takers = rule, messenger, takers
         self._kept = KeptPlaces(state)
-        self.lending = Lending(state, self, self._kept)
+        self.lending = Lending(state)
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
@@ -80,7 +81,7 @@ class PreemptionsUnderWay(Part):
         """Have promises stay while there are borrowers, or jobs that borrowers were ended for; and
         have `GivingRule.allocate` called while preemptions or classes need it."""
         active = self._record.active
-        self._host.admission.pins = self.lending if self._record.in_promises() else None
+        self._host.admission.pins = self if self._record.in_promises() else None
         lends = any(cls.into_promises for cls in self._classes.entries.values())
         self._host.admission.engage(self._rule, True, lends or bool(active))
 
@@ -203,7 +204,7 @@ class PreemptionsUnderWay(Part):
         if preemption.state != ENDING:
             return
         if preemption.in_promise:
-            when, step = self._kept.until(preemption) + KEPT_S, self._let_go
+            when, step = self._kept.until(preemption) + KEPT_S, self._kept.let_go
         elif not preemption.held:
             when, step = self._host.now() + LOOK_INTERVAL_S, self._take_up
         else:
@@ -217,10 +218,6 @@ class PreemptionsUnderWay(Part):
             preemption.timer.cancel()
         when = max(when, self._host.now())
         preemption.timer = self._host.call_at(when, lambda: step(preemption))
-
-    def _let_go(self, preemption: Preemption) -> None:
-        self._kept.drop(preemption)
-        self._host.look_again()
 
     def extended(self, jobid: int, expiration: float) -> None:
         """Set the new end of a running job (seconds since the epoch; 0: none): that of a victim in
@@ -243,13 +240,6 @@ class PreemptionsUnderWay(Part):
                 self._try_to_start(preemption)
             elif preemption.request is not None:
                 self._take_up(preemption)
-
-    def _lost_a_node(self, preemption: Preemption) -> bool:
-        """Whether a node kept for a taker went down; victims are then chosen again."""
-        lost = preemption.ranks & ~self._host.resources.eligible_ranks(preemption.request)
-        if lost:
-            self._again(preemption, "a node kept for it went down", "node")
-        return bool(lost)
 
     # -- warning and ending ------------------------------------------------------------------------
 
@@ -286,14 +276,10 @@ class PreemptionsUnderWay(Part):
             self._record.store(lambda: self._recorded(preemption))
             return
         preemption.state = WARNED
-        if preemption.in_promise:
-            preemption.deadline = preemption.expected - self._running.kill_time()
+        self.await_step(preemption)
         if preemption.deadline > now:
             for jobid in sorted(preemption.held):
                 self._messenger.warn(preemption.victims[jobid], preemption)
-            self.await_step(preemption)
-        else:
-            self._deadline(preemption)
 
     def _deadline(self, preemption: Preemption) -> None:
         """End the victims: the grace is over."""
@@ -310,37 +296,35 @@ class PreemptionsUnderWay(Part):
         objection = self._objection(job)
         if objection is not None:
             self.give_up(preemption, objection, "rule")
-        elif not preemption.in_promise:
+        elif preemption.in_promise:
+            self.let_run(preemption, self.lending.not_needed(preemption), "others have made room")
+        else:
             # Resources may have been freed without a notice to this rule, for example when a node
             # came up.
             self._try_to_start(preemption)
-        if preemption.state == OVER:
-            return False
-        if preemption.in_promise:
-            self.let_run(preemption, self.lending.not_needed(preemption), "others have made room")
-        elif not self._settle(preemption, at_deadline=True):
-            self._again(preemption, "it would not fit there any more", "node")
-        elif preemption.state != OVER and not preemption.held:
-            self._again(preemption, "nobody has to end for it, and it does not start", "node")
+            if preemption.state != OVER and not self._settle(preemption, at_deadline=True):
+                self._again(preemption, "it would not fit there any more", "node")
+            if preemption.state != OVER and not preemption.held:
+                self._again(preemption, "nobody has to end for it, and it does not start", "node")
         return preemption.state != OVER
 
     def let_run(self, preemption: Preemption, jobids: Collection[int], why: str) -> None:
         """Let some victims run to their own ends: they need not end for the taker, or have
         ended."""
         for jobid in jobids:
-            self._runs_on(jobid)
+            self._runs_on(preemption, jobid)
             if preemption.state in (WARNED, ENDING) and jobid in preemption.held:
                 self._messenger.spare(jobid, why)
             preemption.held.discard(jobid)
             del preemption.victims[jobid]
-            self.lending.drop_rest(preemption, jobid)
         if preemption.in_promise and not preemption.victims:
             self.end(preemption, why)
         elif jobids:
             self._record.store()
 
-    def _runs_on(self, jobid: int) -> None:
+    def _runs_on(self, preemption: Preemption, jobid: int) -> None:
         """Restore the planned end of a victim that no longer gives way."""
+        self.lending.drop_rest(preemption, jobid)
         one = self._running.jobs.get(jobid)
         if one is not None:
             one.gives_way_to = None
@@ -400,13 +384,16 @@ class PreemptionsUnderWay(Part):
             self._placeholders.free(preemption.placeholders)
             self._host.look_again()  # no pass would follow if this is not due to a message
         for jobid in sorted(preemption.held):
-            self._runs_on(jobid)
+            self._runs_on(preemption, jobid)
             if jobid in preemption.ended:
                 self._running.ends(jobid)
             elif was == WARNED:
                 self._messenger.spare(jobid, why)
         if preemption.in_promise:
-            self.lending.withdraw(preemption)
+            plan = self._host.planning.current()
+            if plan is not None:
+                plan.pin(preemption.taker, stays=False)
+                plan.stale()  # it moves now if it has to, before a job starts
         self._record.store()
         if self._classes.entries:
             self._host.readmit(self._rule, preemption.taker)
@@ -417,6 +404,70 @@ class PreemptionsUnderWay(Part):
         lost. Done at once, before another job gets the remaining ones."""
         self.give_up(preemption, why, cause)
         self._takers.consider(preemption.taker)
+
+    # -- promises with borrowers (`AdmissionControl.pins`) ------------------------------------------
+
+    def borrows(self, jobid: int, lent: Preemption) -> float:
+        """Note the start of a borrower. Return when it is to be ended, seconds since the epoch."""
+        lent.needed_in = None
+        self.engage()
+        self._record.store()
+        self.await_step(lent)
+        self._counts.of(lent.victims[jobid])["borrowing"] += 1
+        return lent.deadline
+
+    def review(self) -> None:
+        """Follow changes of promises. Called before any other promise is made. Costs a look-up per
+        promise with borrowers."""
+        plan, now = self._host.planning.current(), self._host.now()
+        if plan is None:
+            return
+        for lent in self._record.in_promises():
+            has_promise = plan.has(lent.taker)
+            if lent.state == ENDING:
+                if not has_promise or plan.start_of(lent.taker) > max(now, lent.expected):
+                    self._kept.let_go(lent)  # they would be idle for that long
+            elif has_promise:
+                if lent.request is None:
+                    job = self._host.pending(lent.taker)
+                    lent.request = None if job is None else job.resource_request
+                    self.await_step(lent)
+                start = plan.start_of(lent.taker)
+                if start != lent.expected and start > now:
+                    self._follow(lent, plan, start)
+            elif lent.request is not None:
+                self.end(lent, "the job of that time is promised another")
+
+    def _follow(self, lent: Preemption, plan: Plan, start: float) -> None:
+        """Update the borrowers of a promise that has moved."""
+        lent.expected, ends = start, {jobid: self._own_end(jobid) for jobid in lent.held}
+        for jobid in ends:
+            self.lending.drop_rest(lent, jobid)
+        for jobid, own in ends.items():
+            if own > start:
+                self._host.resources.update_expiration(jobid, start)
+                end = plan.promises()[lent.taker][1]
+                self.lending.keep_rest(lent, jobid, lent.requests.get(jobid), own, plan, end)
+        self.await_step(lent)
+        early = [jobid for jobid, own in ends.items() if own <= start]
+        self.let_run(lent, early, "it ends before that")
+        self._record.store()
+
+    def stays(self, job: PendingJob) -> bool:
+        """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
+        not, they run to their limits."""
+        self.review()
+        plan, lent = self._host.planning.current(), self._record.active.get(job.jobid)
+        if plan is None or lent is None or not lent.in_promise or not lent.held:
+            return False
+        if job.jobid in plan.stale():
+            return False  # it cannot keep its time
+        if lent.state != ENDING and lent.needed_in != plan.pool.generation:
+            if not self.lending.are_needed(lent, lent.held, plan):
+                self.end(lent, "others have made room")
+                return False
+            lent.needed_in = plan.pool.generation
+        return True
 
     # -- the taker ---------------------------------------------------------------------------------
 
@@ -430,11 +481,14 @@ class PreemptionsUnderWay(Part):
         others_too = preemption.state != ENDING and (past_heads or not self._out_of_turn)
         self._placeholders.free(preemption.placeholders)
         refused = None
-        if in_promise:
-            alloc = self.lending.alloc_beside(preemption, job, plan)
+        try:
+            if in_promise:
+                alloc = self._kept.alloc_beside(job, plan, preemption)
+            else:
+                alloc = self._kept.alloc(job, plan, preemption, others_too)
+        except InsufficientResources:
+            pass  # what is free of it is kept on
         else:
-            alloc = self._alloc(job, plan, preemption, others_too)
-        if alloc is not None:
             refused = self._host.admission.second_look(job, pool, job.jobid)
             if refused is None:
                 return alloc
@@ -454,24 +508,6 @@ class PreemptionsUnderWay(Part):
             raise JobDeferred(self._rule, deferral)
         # In strict order the jobs behind it wait for it, as before.
         raise InsufficientResources(deferral.text)
-
-    def _alloc(
-        self, job: PendingJob, plan: Plan, preemption: Preemption, others_too: bool
-    ) -> ResourcePool | None:
-        """Allocate its place to a job or, with `others_too`, any resources. Return None if they are
-        not free."""
-        pool, request = self._host.resources, job.resource_request
-        usable = pool.eligible_ranks(request) & ~plan.closed_now(request)
-        for place in preemption.places:
-            if not selected_ranks(place[0]) & ~usable and pool.index.is_free(place[0]):
-                alloc = pool.grant(job.jobid, request, *place)
-                end = preemption.end_of_taker(preemption.expected)
-                plan.note_started(job.jobid, request, as_end(end) or None)
-                return alloc
-        try:
-            return plan.alloc(job.jobid, request) if others_too else None
-        except InsufficientResources:
-            return None
 
     def defer_taker(self, preemption: Preemption) -> None:
         """Defer a taker, unless jobs start in strict order: then those behind it wait for it, as
@@ -560,13 +596,16 @@ class PreemptionsUnderWay(Part):
         self.await_step(preemption)
 
     def _take_up(self, preemption: Preemption) -> None:
-        """Choose the taker's place again, as after a reload, during which a node kept for it may
-        have gone down, and try to start it."""
-        is_pending = self._host.pending(preemption.taker) is not None
-        if is_pending and preemption.state != OVER and not self._lost_a_node(preemption):
-            self._settle(preemption)
-            self._try_to_start(preemption)
-            self._await_rest(preemption)
+        """Choose the taker's place again, as after a reload, and try to start it; or victims, if a
+        node kept for it is down."""
+        if preemption.state == OVER:
+            return
+        if preemption.ranks & ~self._host.resources.eligible_ranks(preemption.request):
+            self._again(preemption, "a node kept for it went down", "node")
+            return
+        self._settle(preemption)
+        self._try_to_start(preemption)
+        self._await_rest(preemption)
 
     def drop_missing(self) -> None:
         """End the preemptions whose takers have not come back."""
