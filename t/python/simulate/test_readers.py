@@ -3,7 +3,6 @@
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import os
@@ -378,26 +377,24 @@ def test_eventlogs(tmp_path):
     assert fields(record, "submit run limit nodes cores") == [111, 20, 60, 2, 8]
     assert fields(record, "urgency queue user") == [20, "batch", "5"]
     assert record.extra["jobspec"]["resources"] == SPEC["resources"]
-    packed = tmp_path / "dump.tar"
+    packed, unpacked = tmp_path / "dump.tar", tmp_path / "unpacked"
+    for job in ("ca00", "cb00"):
+        directory = unpacked / "job/0000/000b" / job / "0000"
+        (directory / "guest/exec").mkdir(parents=True)
+        (directory / "eventlog").write_text(log())
+        (directory / "jobspec").write_text(json.dumps(SPEC))
+        (directory / "guest/exec/eventlog").write_text("{}")
     with tarfile.open(packed, "w") as archive:
-        files = [("eventlog", log()), ("jobspec", json.dumps(SPEC)), ("guest/exec/eventlog", "{}")]
-        for name, text in [
-            (f"job/0000/000b/{d}/0000/{n}", t) for d in ("ca00", "cb00") for n, t in files
-        ]:
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            archive.addfile(member, io.BytesIO(text.encode()))
-    with tarfile.open(packed) as archive:
-        archive.extractall(tmp_path / "unpacked", filter="data")
-    for path in (packed, tmp_path / "unpacked"):
+        archive.add(unpacked / "job", "job")
+    for path in (packed, unpacked):
         ((again, other), _) = read(str(path))
         assert again.run == record.run
         assert (again.id, other.id) == ("50633637888", "50650415104")
     assert Trace(str(packed)).workload().machine.nodes == 2
-    machine = tmp_path / "unpacked" / "resource" / "R"
+    machine = unpacked / "resource" / "R"
     machine.parent.mkdir()
     machine.write_text(json.dumps(make_R(3, cores=2)))
-    work = Trace(str(tmp_path / "unpacked")).workload()
+    work = Trace(str(unpacked)).workload()
     assert "machine: 3 nodes, 6 cores (resource.R of the trace)" in work.notes.lines()
     with pytest.raises(
         OptionError, match="unit node: job 50633637888 shares nodes, by its jobspec"
