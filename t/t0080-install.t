@@ -64,6 +64,7 @@ test_expect_success GREENLET 'it goes on without a compiler, and names the lost 
 	(cd nocc && configure --with-flux=no CC=/no/such/cc) &&
 	grep "no C compiler (/no/such/cc)" nocc/configure.out &&
 	grep "the compiled part of plans (" nocc/configure.out &&
+	make -C nocc clean >nocc.out 2>&1 &&
 	mkdir wantcc &&
 	(cd wantcc && test_must_fail configure --with-flux=no --enable-compiled-plan CC=/no/such/cc >out) &&
 	grep "enable-compiled-plan: no C compiler" wantcc/configure.out
