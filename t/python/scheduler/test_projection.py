@@ -143,6 +143,14 @@ def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
     assert answer["reason"] == "it does not start in the time that was played"
 
 
+def test_a_job_for_nodes_that_are_down_is_told_so_however_long_the_play():
+    rig = Rig(R(2, 4), Backfill, config={"fairshare": {"period": "1m"}})
+    rig.resource.update(down="1")
+    answer = rig.answer("when", jobspec=jobspec(1, nodes=2, exclusive=True, duration=100))
+    assert answer["verdict"] == "unknown"
+    assert answer["reason"].endswith("1 free of 2 nodes (1 down)")
+
+
 # -- children --------------------------------------------------------------------------------------
 
 

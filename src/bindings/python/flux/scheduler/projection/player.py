@@ -187,10 +187,10 @@ class Player:
             answer["t_latest"] = self._latest[jobid]
         if job is not None and not is_answered() and not answer["reason"]:
             pool, request = policy.resources, job.resource_request
-            if not in_time:
-                answer["reason"] = "it does not start in the time that was played"
-            elif pool.waits_for_ranks(request):
+            if pool.waits_for_ranks(request):
                 answer["reason"] = pool.why_not(request)
+            elif not in_time:
+                answer["reason"] = "it does not start in the time that was played"
             else:
                 answer["reason"] = "a job without a time limit is in the way"
         return answer
