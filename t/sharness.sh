@@ -150,8 +150,8 @@ test_under_flux() {
     case $test_personality in
     minimal) set -- -Sbroker.rc1_path= -Sbroker.rc3_path= "$@" ;;
     kvs | job)
-        set -- "-Sbroker.rc1_path=flux modprobe run $FLUX_TEST_LIB/rc/rc1-$test_personality.py" \
-            "-Sbroker.rc3_path=flux modprobe run $FLUX_TEST_LIB/rc/rc3.py" "$@"
+        set -- "-Sbroker.rc1_path=flux modprobe run '$FLUX_TEST_LIB/rc/rc1-$test_personality.py'" \
+            "-Sbroker.rc3_path=flux modprobe run '$FLUX_TEST_LIB/rc/rc3.py'" "$@"
         ;;
     full | system) ;;
     *) error "test_under_flux: personality '$test_personality': expected minimal, kvs, job, full or system" ;;

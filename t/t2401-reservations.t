@@ -25,8 +25,8 @@ instance() {
 	flux module load sched-simple
 	END
 	run_timeout 400 flux start --test-size=4 "$@" \
-	    "-Sbroker.rc1_path=flux modprobe run $FLUX_TEST_LIB/rc/rc1-job.py" \
-	    "-Sbroker.rc3_path=flux modprobe run $FLUX_TEST_LIB/rc/rc3.py" \
+	    "-Sbroker.rc1_path=flux modprobe run '$FLUX_TEST_LIB/rc/rc1-job.py'" \
+	    "-Sbroker.rc3_path=flux modprobe run '$FLUX_TEST_LIB/rc/rc3.py'" \
 	    -Slog-stderr-level=3 -Slog-filename=broker.log -Slog-forward-level=7 sh script.sh
 }
 
