@@ -7,6 +7,7 @@ from html import escape
 from flux.simulate.report import svg
 from flux.simulate.results import metrics
 from flux.simulate.results.outcome import units_of
+from flux_engine.formats import states
 
 HEIGHT = 360
 #: Shades of a cell, from 1 (little of it in use) to 9 (all).
@@ -85,7 +86,7 @@ def _bar(place, row, x, y):
         f"on {allocated}" if allocated and len(allocated) < 60 else "",
         ", ".join(others),
     ]
-    details[2] += ", ended at its limit" if how == 8 else ""
+    details[2] += ", ended at its limit" if how == states.TIMEOUT else ""
     words = escape("\n".join(filter(None, details)))
     tall = y(high) - y(low)
     # An outline would fill a bar of a few pixels.
