@@ -4,8 +4,9 @@
 *Before a window begins*, it is a promise in the plan with a fixed start: a number of whole nodes, a
 start and a duration. Every start or promise made through that plan respects it, and ranks are chosen
 as late as for any promise. Nodes that running jobs hold beyond its start are kept as well: no other
-job starts on them, and promises to jobs give way. Repeating windows are entered `windows.WINDOWS_PLANNED` ahead, the last without an
-end, so that it also keeps away jobs that would outlive it.
+job starts on them, and promises to jobs give way. Repeating windows are entered
+`windows.WINDOWS_PLANNED` ahead, the last without an end, so that it also keeps away jobs that would
+outlive it.
 
 *When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which
 belongs to no job (its id is negative): the pool sees allocated resources, and the plan sees when
