@@ -6,9 +6,9 @@ Jobs are added one by one until the waiting job fits: the lowest rank first, the
 (nodes x time run), the youngest, the highest id. Then, from the last added to the first, each is
 spared if the waiting job still fits, by the pool's own allocation on a copy.
 
-So no chosen job can be left out. The choice need not have the minimum number of jobs or the minimum
-loss: finding that is as hard as set cover. If trials have moved promises to others so that the
-waiting job does not fit with the spared ones, none is chosen.
+So no chosen job can be left out, unless trials have moved promises to others so that the waiting job
+does not fit with the spared ones; some of these are added again then. The choice need not have the
+minimum number of jobs or the minimum loss: finding that is as hard as set cover.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:
 
 def choose(candidates: Iterable[Victim], trial: Trial, now: float) -> list[Victim] | None:
     """Return the jobs that must end, in the order in which they were added; the trial is then
-    without them. None: the job would not fit even without all candidates.
+    without them. None: the job would not fit even without all candidates; the trial is unchanged.
 
     Assumes that ending fewer jobs never leaves more room: twice as many are added each time, and
     those added too many are among the first to be spared. Costs a sort of the candidates, and some
@@ -53,12 +53,19 @@ def choose(candidates: Iterable[Victim], trial: Trial, now: float) -> list[Victi
     out = 0
     while not out or not trial.fits():  # it was tried without any
         if out == len(ordered):
+            for one in reversed(ordered):
+                trial.put_back(one.jobid)
             return None
         more = ordered[out : max(1, 2 * out)]
         for one in more:
             trial.take_out(one.jobid)
         out += len(more)
     left = needed([one.jobid for one in ordered[:out]], trial)
+    spared = [one.jobid for one in ordered[:out] if one.jobid not in left]
+    while spared and not trial.fits():
+        # Trials may move promises to other ranks, where a spared job is in the way now.
+        left.add(spared[0])
+        trial.take_out(spared.pop(0))
     return [one for one in ordered[:out] if one.jobid in left]
 
 
