@@ -381,6 +381,7 @@ class BudgetRule(ScopedRule):
     def hold(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
         if now >= self._next_end:
             self._now()
+        *rates, jobs = more
         waits = known.waits
         if waits:
             known.end = now + known.limit
@@ -390,10 +391,10 @@ class BudgetRule(ScopedRule):
             end = known.end if known.end < account.end else account.end
             since = now if known.since >= now else max(known.since, account.begin)
             seconds, taken = end - since, account.used
-            for at, rate in enumerate(more[:-1]):
+            for at, rate in enumerate(rates):
                 if rate:
                     taken[at] += rate * seconds
-            if account.waiting and not waits:
+            if jobs < 1 and account.waiting:
                 self.let_in(account)
         known.since = inf
         if not self._usage.has_changed:
