@@ -183,6 +183,92 @@ class RoomOnRanks:
             for rank in members(mask & ranks)
         ]
 
+    # -- ranks to keep where there is too little room -----------------------
+
+    def soonest(
+        self, request: ResourceRequest, ends: Iterable[float]
+    ) -> list[tuple[int, Amounts]] | None:
+        """Return the ``(rank, amounts)`` to keep for a job whose possible start is unknown; None if
+        it does not fit on the ranks that are up even when they are idle. Ranks that jobs without an
+        end keep from it by their claims come last. Of areas, the one that suffices forever from the
+        earliest time is chosen.
+
+        Args:
+            ends: ends of the promises, seconds since the epoch
+        """
+        pool, shape, room, now = self._pool, request.shape, self.room, self._pool.clock()
+        areas = self.areas(request)
+        closed = self.closed(request.claimant, LAST, inf)
+        choices = (~closed, -1) if closed else (-1,)
+        if not areas:
+            all_free, up = unused(self.inventory), pool.eligible(shape.match)
+            clear = up & ~room.taken(-inf, inf) & ~closed
+            for eligible in (clear, *(up & among for among in choices)):
+                placed = pool.place_request(request, all_free, eligible)
+                if placed is not None:
+                    return self.all_of(selected_ranks(placed[0]))
+            return None
+        last = max(
+            [now, *(end for end, _ in pool.jobs_by_end()[-1:]), *(e for e in ends if e < inf)]
+        )
+        for among in choices:
+            some = [area.on(among)._replace(claim=None) for area in areas]
+            if len(some) > 1:
+                some.sort(key=lambda area: room.earliest([area], inf, now, now, False))
+            for area in some:
+                kept = self._soonest_in(area, now, last)
+                if kept is not None:
+                    return kept
+        return None
+
+    def _soonest_in(
+        self, demand: Demand, now: float, last: float
+    ) -> list[tuple[int, Amounts]] | None:
+        """Return the ``(rank, amounts)`` to keep in an area; None if it does not suffice even when
+        it is idle.
+
+        If a single job without an end is in its way, its ranks come first: less is then kept of the
+        ranks free now. Next come ranks that stay free forever, from now or from the time at which
+        they suffice (or the last end, `last`), then any.
+        """
+        room = self.room
+        kept: list[tuple[int, Amounts]] = []
+
+        def keep(ranks: int) -> None:
+            nonlocal demand
+            chosen = take(ranks & demand.ranks, min(demand.count, popcount(ranks & demand.ranks)))
+            for rank, total in sorted(self.all_of(chosen)):
+                units = [have // need for have, need in zip(total, demand.each) if need]
+                count = min(demand.count, 1 if demand.per_node or demand.whole else min(units))
+                if count:
+                    each = tuple(count * need for need in demand.each)
+                    kept.append((rank, total if demand.whole else each))
+                demand = demand._replace(count=demand.count - count)
+            demand = demand._replace(ranks=demand.ranks & ~chosen)
+
+        enough = min(room.earliest([demand], inf, now, now, False), last)
+        endless = held_by_endless(self._pool, demand.ranks)
+        keep(selected_ranks(endless) if endless is not None else 0)
+        keep(room.room(demand, now, inf)[1])
+        keep(room.room(demand, enough, inf)[1])
+        keep(demand.ranks)
+        return None if demand.count else kept
+
+    def least_used(
+        self, demand: Demand, start: float, kept: Iterable[tuple[float, int]]
+    ) -> list[tuple[int, Amounts]]:
+        """Return the ``(rank, amounts)`` to keep for a demand of whole ranks: of those that are in
+        use for the shortest time from a start on, by running jobs or others. `kept`: ``(end, mask
+        of ranks)`` of the others."""
+        pool = self._pool
+        running = [(pool.job_end(one) or inf, one) for one, _ in pool.job_end_times()]
+        uses = [(end, selected_ranks(pool.held(one))) for end, one in running]
+        until = dict.fromkeys(members(demand.ranks), 0.0)
+        for end, ranks in sorted([*uses, *kept]):
+            if end > start:
+                until.update(dict.fromkeys(members(ranks & demand.ranks), end))
+        return self.all_of(mask_of(sorted(sorted(until, key=until.__getitem__)[: demand.count])))
+
     # -- placements ---------------------------------------------------------
 
     def index_beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
@@ -554,7 +640,8 @@ class BoundStrategy(Strategy):
     def _bind_somewhere(self, promise: BoundPromise) -> None:
         """Bind a promise at its time; if that fails, keep ranks for it until its job is told."""
         if promise.is_open or not self._bind(promise, not self.frozen):
-            amounts = self._soonest(promise.request)
+            ends = [one.end for one in self.promises.values()]
+            amounts = self._ranks.soonest(promise.request, ends)
             if amounts:
                 self._enter_on(promise, amounts)
             self._sound = False
@@ -582,17 +669,9 @@ class BoundStrategy(Strategy):
         if fits:
             self._overdrawing.discard(key)
             return True
-        pool, others = self._pool, self._kept - {key}
-        running = [jobid for jobid, _ in pool.job_end_times()]
-        uses = [(pool.job_end(one) or inf, selected_ranks(pool.held(one))) for one in running]
-        kept = [(self.promises[one], self.ranks_of(one)) for one in others]
-        uses += [(one.end, ranks) for one, ranks in kept if one.start < promise.end]
-        until = dict.fromkeys(members(demand.ranks), 0.0)
-        for end, ranks in sorted(uses):
-            if end > promise.start:
-                until.update(dict.fromkeys(members(ranks & demand.ranks), end))
-        chosen = mask_of(sorted(sorted(until, key=until.__getitem__)[: demand.count]))
-        self._enter_on(promise, self._ranks.all_of(chosen))
+        others = [(self.promises[one], self.ranks_of(one)) for one in self._kept - {key}]
+        uses = [(one.end, ranks) for one, ranks in others if one.start < promise.end]
+        self._enter_on(promise, self._ranks.least_used(demand, promise.start, uses))
         self._overdrawing.add(key)
         self._sound = False
         return False
@@ -654,74 +733,13 @@ class BoundStrategy(Strategy):
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        amounts = self._soonest(request)
+        amounts = self._ranks.soonest(request, [one.end for one in self.promises.values()])
         if amounts is None:
             return False
         promise = BoundPromise(now, inf, request, True)
         self._add(jobid, promise)
         self._enter_on(promise, amounts)
         return True
-
-    def _soonest(self, request: ResourceRequest) -> list[tuple[int, Amounts]] | None:
-        """Return the ``(rank, amounts)`` to keep for a job whose possible start is unknown; None if
-        it does not fit on the ranks that are up even when they are idle. Ranks that jobs without an
-        end keep from it by their claims come last. Of areas, the one that suffices forever from the
-        earliest time is chosen.
-        """
-        pool, shape, room, now = self._pool, request.shape, self._ranks.room, self._pool.clock()
-        areas = self._ranks.areas(request)
-        closed = self._ranks.closed(request.claimant, LAST, inf)
-        choices = (~closed, -1) if closed else (-1,)
-        if not areas:
-            all_free, up = unused(self._ranks.inventory), pool.eligible(shape.match)
-            clear = up & ~room.taken(-inf, inf) & ~closed
-            for eligible in (clear, *(up & among for among in choices)):
-                placed = pool.place_request(request, all_free, eligible)
-                if placed is not None:
-                    return self._ranks.all_of(selected_ranks(placed[0]))
-            return None
-        for among in choices:
-            some = [area.on(among)._replace(claim=None) for area in areas]
-            if len(some) > 1:
-                some.sort(key=lambda area: room.earliest([area], inf, now, now, False))
-            for area in some:
-                kept = self._soonest_in(area, now)
-                if kept is not None:
-                    return kept
-        return None
-
-    def _soonest_in(self, demand: Demand, now: float) -> list[tuple[int, Amounts]] | None:
-        """Return the ``(rank, amounts)`` to keep in an area; None if it does not suffice even when
-        it is idle.
-
-        If a single job without an end is in its way, its ranks come first: less is then kept of the
-        ranks free now. Next come ranks that stay free forever, from now or from the time at which
-        they suffice (or the last end), then any.
-        """
-        room = self._ranks.room
-        kept: list[tuple[int, Amounts]] = []
-
-        def keep(ranks: int) -> None:
-            nonlocal demand
-            chosen = take(ranks & demand.ranks, min(demand.count, popcount(ranks & demand.ranks)))
-            for rank, total in sorted(self._ranks.all_of(chosen)):
-                units = [have // need for have, need in zip(total, demand.each) if need]
-                count = min(demand.count, 1 if demand.per_node or demand.whole else min(units))
-                if count:
-                    each = tuple(count * need for need in demand.each)
-                    kept.append((rank, total if demand.whole else each))
-                demand = demand._replace(count=demand.count - count)
-            demand = demand._replace(ranks=demand.ranks & ~chosen)
-
-        ends = [end for end, _ in self._pool.jobs_by_end()[-1:]]
-        ends += [one.end for one in self.promises.values() if one.end < inf]
-        enough = min(room.earliest([demand], inf, now, now, False), max([now, *ends]))
-        endless = held_by_endless(self._pool, demand.ranks)
-        keep(selected_ranks(endless) if endless is not None else 0)
-        keep(room.room(demand, now, inf)[1])
-        keep(room.room(demand, enough, inf)[1])
-        keep(demand.ranks)
-        return None if demand.count else kept
 
     def keeps(self, jobid: int, now: float) -> bool:
         promise, up = self.promises[jobid], self._ranks.up
