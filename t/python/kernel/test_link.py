@@ -123,6 +123,13 @@ def test_no_instance(tmp_path, monkeypatch):
         connect("ssh://host/path")
 
 
+@pytest.mark.parametrize("name", ["FLUX_HANDLE_USERID", "FLUX_HANDLE_ROLEMASK"])
+def test_credentials_that_are_no_numbers(monkeypatch, name):
+    monkeypatch.setenv(name, "guest")
+    with pytest.raises(OSError, match=f"{name}='guest' is invalid: expected a number"):
+        connect("local:///nosuch")
+
+
 def test_posing_as_a_guest(peer, monkeypatch):
     monkeypatch.setenv("FLUX_HANDLE_USERID", "1234")
     monkeypatch.setenv("FLUX_HANDLE_ROLEMASK", "0x2")

@@ -275,6 +275,22 @@ POSITIVE = "expected a positive integer"
         ("reason_depth", 2.5, f"reason-depth='2.5' is invalid: {JOBS}"),
         ("estimate_depth", "x", f"estimate-depth='x' is invalid: {JOBS}"),
         ("odds_depth", True, f"odds-depth='True' is invalid: {JOBS}"),
+        (
+            "SCHED_DELAY_MAX",
+            "1",
+            "SCHED_DELAY_MAX='1' is invalid: expected a number from 0 to 3600",
+        ),
+        (
+            "SCHED_DELAY_MAX",
+            -1.0,
+            "SCHED_DELAY_MAX=-1.0 is invalid: expected a number from 0 to 3600",
+        ),
+        ("SCHED_EWMA_ALPHA", 1.5, "SCHED_EWMA_ALPHA=1.5 is invalid: expected a number from 0 to 1"),
+        (
+            "SCHED_EWMA_ALPHA",
+            float("nan"),
+            "SCHED_EWMA_ALPHA=nan is invalid: expected a number from 0 to 1",
+        ),
         ("predict", 3, "predict=3 is invalid: expected limits, class, last2 or FILE:FUNCTION"),
     ],
 )

@@ -210,6 +210,16 @@ def test_no_start_and_no_plan_after_the_instance_has_ended():
         assert rig.answer(topic, horizon=3600)["until"] == rig.now + 599
 
 
+def test_the_ranks_of_an_answer_are_an_idset_whatever_the_order_of_the_entries_of_R():
+    rig = Rig(R(3, 4), "sched-fifo")
+    rig.alloc(1, jobspec(4, duration=10))
+    rig.alloc(2, jobspec(1, duration=100))
+    rig.settle()
+    rig.free(1)
+    answer = rig.answer("when", jobspec=jobspec(11, duration=10))
+    assert (answer["verdict"], answer["ranks"]) == ("now", "0-2")
+
+
 def test_when_names_the_queue():
     rig = rig_with("sched-fifo")
     assert rig.answer("when", jobspec=whole(1, 500))["queue"] is None

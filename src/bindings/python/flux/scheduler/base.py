@@ -51,6 +51,7 @@ from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.messages import Responder, served_by
 from flux.scheduler.misspelled import check_begun, forgotten, overridden, tell_mistakes
 from flux.scheduler.options import (
+    check_number,
     checking_arguments,
     described,
     parse_depth,
@@ -183,6 +184,8 @@ class Scheduler(BrokerModule):
         self._own_args = list(self._pending_args)  # for the log
         # those of the class, too
         parse_depth(self.queue_depth)
+        check_number("SCHED_DELAY_MAX", self.SCHED_DELAY_MAX, 3600)
+        check_number("SCHED_EWMA_ALPHA", self.SCHED_EWMA_ALPHA, 1)
         self.jobspec_bytes = parse_most("jobspec-bytes", str(self.jobspec_bytes))
         self.jobspec_values = parse_most("jobspec-values", str(self.jobspec_values))
         #: the resource pool, set once the resources are acquired, before the first job

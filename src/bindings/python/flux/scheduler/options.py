@@ -56,6 +56,12 @@ def parse_count(name: str, text: str) -> int:
     raise ValueError(f"{name}={text!r} is invalid: expected a number of jobs, 0 for none")
 
 
+def check_number(name: str, value: Any, most: float) -> None:
+    """Raise ValueError unless a class attribute is a number from 0 to `most`."""
+    if type(value) not in (int, float) or not 0 <= value <= most:
+        raise ValueError(f"{name}={value!r} is invalid: expected a number from 0 to {most}")
+
+
 def parse_level(name: str) -> str:
     """Parse a log level. Raises ValueError if the level is unknown."""
     level = name.lower()

@@ -36,6 +36,16 @@ def connect(url=None):
     scheme, found, path = url.partition("://")
     if scheme != "local" or not found:
         raise OSError(errno.ENOENT, f"Unable to find connector name '{scheme}'")
+    credentials = {}
+    # A client may claim another user id, so that the permissions of guests can be tested.
+    for name in ("userid", "rolemask"):
+        variable = f"FLUX_HANDLE_{name.upper()}"
+        text = os.environ.get(variable)
+        try:
+            credentials.update({} if text is None else {name: int(text, 0)})
+        except ValueError:
+            reason = f"{variable}={text!r} is invalid: expected a number"
+            raise OSError(errno.EINVAL, reason) from None
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(path)
@@ -45,12 +55,6 @@ def connect(url=None):
         reason = exc.strerror or str(exc)
         raise OSError(exc.errno or errno.EINVAL, f"broker socket {path}: {reason}") from None
     kernel = Kernel()
-    credentials = {}
-    # A client may claim another user id, so that the permissions of guests can be tested.
-    if "FLUX_HANDLE_USERID" in os.environ:
-        credentials["userid"] = int(os.environ["FLUX_HANDLE_USERID"], 0)
-    if "FLUX_HANDLE_ROLEMASK" in os.environ:
-        credentials["rolemask"] = int(os.environ["FLUX_HANDLE_ROLEMASK"], 0)
     task = Task(kernel, f"client-{os.getpid()}", **credentials)
     task.log_name = os.path.basename(sys.executable)
     kernel.uplink = Link(kernel, sock)

@@ -8,6 +8,7 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
+from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler import messages
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.decision import PolicyView
@@ -169,7 +170,7 @@ class Player:
         if isinstance(reason, Reason) and SystemAttributes.from_jobspec(jobspec).bank is not None:
             reason = reason.not_for_guests()  # the caller may not belong to this bank
         in_time = self._play(is_answered)
-        R = self._granted.get(jobid, {})
+        parts = self._granted[jobid]["execution"]["R_lite"] if jobid in self._granted else []
         answer: dict[str, Any] = {
             "made": began,
             "start": self.starts.get(jobid),
@@ -178,7 +179,7 @@ class Player:
             "settled": jobid in self.denied
             or self.starts.get(jobid) == began
             or not (in_time or jobid in self.starts),
-            "ranks": ",".join(entry["rank"] for entry in R["execution"]["R_lite"]) if R else None,
+            "ranks": idset_text(sum(parse_idset(one["rank"]) for one in parts)) or None,
             "denied": jobid in self.denied,
             "reason": read_by(caller, self.denied.get(jobid) or reason),
             "left": 0 if in_time else sum(1 for one in waiting if one.jobid not in self.starts),

@@ -398,14 +398,12 @@ def _by_user(outcome, indices):
     return found
 
 
-def span_text(seconds):
-    """Format seconds briefly: ``1.5 h``."""
-    if seconds == 0:
-        return "0"
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if abs(seconds) >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds:.3g} s"
+def span_text(seconds, names=(" d", " h", " min", " s")):
+    """Format seconds with three digits in the largest unit that fits: ``1.5 h``."""
+    sizes = (86400, 3600, 60, 1)
+    unit, name = next((one for one in zip(sizes, names) if abs(seconds) >= one[0]), (1, names[-1]))
+    digits = ".3g" if abs(seconds) < 1000 * unit else ".0f"
+    return f"{seconds / unit:{digits}}{name}"
 
 
 def _largest_users(work):

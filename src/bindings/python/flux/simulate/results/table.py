@@ -3,21 +3,15 @@
 
 import math
 
-from flux.simulate.results.metrics import class_names
+from flux.simulate.results.metrics import class_names, span_text
 from flux.simulate.results.statistics import interval, paired, verdict
 from flux.simulate.trace import variant_text
 from flux.simulate.workload.text import counted
 
 
 def duration(seconds):
-    """Format seconds with three digits in the largest unit that fits."""
-    if seconds is None or seconds != seconds:
-        return "-"
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "m")):
-        if abs(seconds) >= unit:
-            digits = ".3g" if abs(seconds) < 1000 * unit else ".0f"
-            return f"{seconds / unit:{digits}}{name}"
-    return f"{seconds:.3g}s"
+    """Format seconds for a column: ``1.5h``."""
+    return "-" if seconds is None or seconds != seconds else span_text(seconds, "dhms")
 
 
 def plain(value):
