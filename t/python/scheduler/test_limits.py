@@ -655,3 +655,23 @@ def test_with_latest_starts_every_job_within_a_limit_is_examined(monkeypatch):
     rig.settle()
     assert rig.started() == [1, 2, 80]
     check(rig)
+
+
+def test_the_nodes_shown_are_those_held_now_where_they_are_not_limited():
+    def shown():
+        lines = rig.answer("limits")["limits"]
+        return {line["whose"]: line["used"]["nodes"] for line in lines}
+
+    rig = load(Fifo, (), {"one": {"per": "user", "max": {"cores": 100}}})
+    for jobid, count, userid in ((1, 2, 7), (2, 2, 8), (3, 3, 7)):
+        rig.alloc(jobid, nodes(count), userid=userid)
+    rig.settle()
+    assert shown() == {"ann": 2, "bob": 2}
+    rig.free(1)
+    assert shown() == {"ann": 0, "bob": 2}
+    rig.free(2)
+    assert shown() == {"ann": 3}
+    for jobid in range(4, 6):  # on one node
+        rig.alloc(jobid, spec(1), userid=8)
+    rig.settle()
+    assert shown() == {"ann": 3, "bob": 1}

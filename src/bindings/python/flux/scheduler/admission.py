@@ -254,8 +254,8 @@ class AdmissionRule:
         return {}
 
 
-#: ``(numbers, index, maximum)``: a job may start while ``numbers[index]`` is not above the maximum.
-Bound = Tuple[List[Any], int, float]
+#: ``(numbers, maxima)``: a job may start while no number is above its maximum.
+Bound = Tuple[List[Any], Tuple[float, ...]]
 
 #: A change of the resources that a job holds: the numbers of nodes, cores, GPUs and jobs.
 Change = Tuple[int, int, int, int]
@@ -266,15 +266,17 @@ class Bounds(NamedTuple):
     a counting rule has changed.
 
     Attributes:
-        request: the request that they are for
         version: number of the last change of counting rules included
         least: minimum numbers of nodes, cores and GPUs that the request takes
+        is_exact: whether it takes these on any ranks
+        numbers, most: lists of numbers, and the maxima of all of them
     """
 
-    request: Any
     version: int
     least: tuple[int, int, int]
-    bounds: list[Bound]
+    is_exact: bool
+    numbers: list[list[Any]]
+    most: tuple[float, ...]
 
 
 class GivingRule(AdmissionRule):

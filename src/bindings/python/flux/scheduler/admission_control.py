@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain
+from operator import gt
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
@@ -22,16 +24,14 @@ from flux.scheduler.admission import (
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.misspelled import is_ours
 from flux.scheduler.requests import PendingJob
-from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, holding_of
+from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, Holding, holding_of
 from flux.scheduler.walk import JobGroup, entry_of
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission import Change
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import Requests
-    from flux.scheduler.site_policy.holdings import Holding
 
 
 class DeferredJobs:
@@ -427,23 +427,21 @@ class AdmissionControl:
         only if it exceeds one of its bounds."""
         if self._counting:
             found = job.bounds
-            if (
-                found is None
-                or found.request is not job.resource_request
-                or found.version != self._version
-            ):
+            if found is None or found.version != self._version:
                 found = self._enter_bounds(job)
-            for numbers, at, most in found.bounds:
-                if numbers[at] > most:
-                    return self._checking
+            # a loop in C, since it is for each job that is examined
+            if any(map(gt, chain.from_iterable(found.numbers), found.most)):
+                return self._checking
         return self._asked_always
 
     def _enter_bounds(self, job: PendingJob) -> Bounds:
         """Make a pending job's bounds."""
-        request = job.resource_request
+        facts, request = self._facts, job.resource_request
         bounds = [bound for rule in self._counting for bound in rule.bounds(job)]
-        least = self._facts.least_of(request)
-        found = job.bounds = Bounds(request, self._version, least, bounds)
+        least, is_exact = facts.least_of(request), facts.takes_least(request)
+        most = tuple(chain.from_iterable([most for _, most in bounds]))
+        numbers = [numbers for numbers, _ in bounds]
+        found = job.bounds = Bounds(self._version, least, is_exact, numbers, most)
         return found
 
     def check(self, job: PendingJob) -> None:
@@ -495,9 +493,13 @@ class AdmissionControl:
                 raise
         if not self._looking:
             return alloc
-        held, refused = holding_of(pool, job.jobid), None
+        bounds, refused = job.bounds, None
+        if bounds.is_exact:
+            held = Holding(pool.held_ranks(job.jobid), *bounds.least)
+        else:
+            held = holding_of(pool, job.jobid)
         # Within its bounds it may be on any nodes.
-        if asked is self._checking or held[2:] != job.bounds.least[1:]:
+        if asked is self._checking or held[2:] != bounds.least[1:]:
             refused = self._look_at(job, pool, held)
         if refused is None:
             self._offer = alloc, held
@@ -541,55 +543,61 @@ class AdmissionControl:
         self, job: PendingJob, alloc: ResourcePool, now: float, annotations: dict[str, Any]
     ) -> None:
         """Tell the rules that a job starts, and add their annotations to `annotations`."""
-        jobid, (offered, held) = job.jobid, self._offer
+        jobid = job.jobid
         if self._counting:
+            offered, held = self._offer
             if offered is not alloc:
                 held = holding_of(self._pool(), jobid)
             self.holds[jobid] = held
-            self._hold(jobid, held.ranks, (*held[1:], 1), now)
-        for rule, start in self._starting:
+            ranks, nodes, cores, gpus = held
+            more = nodes, cores, gpus, 1
+            for rule in self._counting:
+                known = rule.jobs.get(jobid)
+                if known is not None:
+                    try:
+                        rule.hold(jobid, known, ranks, more, now)
+                    except Exception:
+                        self._report(f"admission rule {rule.name}: hold", trace=True)
+                    known.waits = False
+        for one, start in self._starting:
             try:
-                more = start(job, alloc)
-                if more:
-                    annotations.update(more)
+                shown = start(job, alloc)
+                if shown:
+                    annotations.update(shown)
             except Exception:
-                self._report(f"admission rule {rule.name}: start", trace=True)
+                self._report(f"admission rule {one.name}: start", trace=True)
 
     def free(self, jobid: int, R: Any, final: bool, now: Callable[[], float]) -> None:
         """Tell the rules that a job has freed resources."""
         if jobid in self.holds:
-            ranks, nodes, cores, gpus = before = self.holds[jobid]
+            ranks, nodes, cores, gpus = left = self.holds[jobid]
             if final:
-                self._hold(jobid, ranks, (-nodes, -cores, -gpus, -1), now())
+                more = -nodes, -cores, -gpus, -1
+            else:
+                left = left.left_of(R)
+                ranks &= ~left.ranks
+                more = left.nodes - nodes, left.cores - cores, left.gpus - gpus, 0
+            when = now()
+            for rule in self._counting:
+                try:
+                    if rule.offers:
+                        rule.ask_again()
+                    known = rule.jobs.get(jobid)
+                    if known is not None:
+                        rule.hold(jobid, known, ranks, more, when)
+                        if final:
+                            del rule.jobs[jobid]
+                except Exception:
+                    self._report(f"admission rule {rule.name}: hold", trace=True)
+            if final:
                 del self.holds[jobid]
             else:
-                left = before.left_of(R)
-                more = left.nodes - nodes, left.cores - cores, left.gpus - gpus, 0
-                self._hold(jobid, ranks & ~left.ranks, more, now())
                 self.holds[jobid] = left
-        for rule, free in self._freeing:
+        for one, free in self._freeing:
             try:
                 free(jobid, R, final)
             except Exception:
-                self._report(f"admission rule {rule.name}: free", trace=True)
-
-    def _hold(self, jobid: int, ranks: int, more: Change, now: float) -> None:
-        """Tell the counting rules that the resources that a job holds have changed; arguments are
-        those of `CountedRule.hold`."""
-        jobs = more[3]
-        for rule in self._counting:
-            try:
-                if jobs < 1 and rule.offers:
-                    rule.ask_again()
-                known = rule.jobs.get(jobid)
-                if known is None or (known.waits and jobs < 1):
-                    continue
-                rule.hold(jobid, known, ranks, more, now)
-                known.waits = False
-                if jobs < 0:
-                    del rule.jobs[jobid]
-            except Exception:
-                self._report(f"admission rule {rule.name}: hold", trace=True)
+                self._report(f"admission rule {one.name}: free", trace=True)
 
     def released(self) -> None:
         """Called when resources were released, or a promise was given up."""

@@ -386,6 +386,13 @@ class RequestFacts:
                 self._leasts[shape] = least
         return least
 
+    def takes_least(self, request: Any) -> bool:
+        """Whether a request takes `least_of` on any ranks, and no more."""
+        shape = getattr(request, "shape", None)
+        if shape is None or not shape.exclusive or shape.node_count is None:
+            return False
+        return bool(shape.node_count.fixed and not any(self.unlike_nodes(request)))
+
     @staticmethod
     def most_nodes(request: Any) -> float:
         """Return the maximum number of nodes that a request takes; infinity if there is none."""

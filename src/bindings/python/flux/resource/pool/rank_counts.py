@@ -13,7 +13,8 @@ class RankCounts:
     operations on masks, on any number of ranks.
 
     Attributes:
-        ranks (int): mask of the ranks with a job
+        ranks (int): mask of the ranks with a job; those of a job that is alone there may be entered
+            here only
     """
 
     __slots__ = ("_digits", "ranks")
@@ -47,7 +48,7 @@ class RankCounts:
             left |= digits[at]
         while digits and not digits[-1]:
             digits.pop()
-        self.ranks = left
+        self.ranks &= left | ~ranks
 
     def __len__(self) -> int:
         """Return the number of ranks with a job.  O(1) masks."""

@@ -122,12 +122,7 @@ class Account(ScopedUse):
             infinite: none
     """
 
-    __slots__ = (
-        "begin",
-        "end",
-        "stored_as",
-        "wakes",
-    )
+    __slots__ = ("begin", "end", "longest", "stored_as", "wakes")
 
     entry: Budget
     lasts = True
@@ -135,6 +130,7 @@ class Account(ScopedUse):
     def __init__(self, budget: Budget, key: tuple[Any, ...]) -> None:
         super().__init__(budget, key)
         self.bounds = [(at, most * HOUR_S + GRAIN) for at, most in self.bounds]
+        self.longest = (24 * PERIODS[budget.period] + 1) * HOUR_S  # a day may have 25 hours
         self.wakes = inf
 
     def begins(self, usage: Usage, now: float) -> None:
@@ -145,9 +141,8 @@ class Account(ScopedUse):
         self.used[:] = [usage.amount(key, now) for key in self.stored_as]
 
     def expect(self, known: Any, times: float) -> None:
-        # the same when it comes and leaves, whose periods may differ; a day may have 25 hours
-        lasts_at_most = min(known.limit, (24 * PERIODS[self.entry.period] + 1) * HOUR_S)
-        super().expect(known, times * lasts_at_most)
+        # the same when it comes and leaves, whose periods may differ
+        super().expect(known, times * min(known.limit, self.longest))
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
@@ -300,12 +295,13 @@ class BudgetRule(ScopedRule):
             self._timer = self.host.call_at(self._next_end, self._period_ends)
         takes = self.host.facts.most_nodes(job.resource_request), *known.least[1:]
         # Usually enough is left for its whole limit, regardless of the period's end.
-        return [
-            (account.used, at, most - takes[at] * known.limit)
-            for account in known.uses
-            for at, most in account.bounds
-            if takes[at]
-        ]
+        found: list[Bound] = []
+        for account in known.uses:
+            most = [inf] * len(DIMENSIONS)
+            for at, hours in account.bounds:
+                most[at] = hours - takes[at] * known.limit if takes[at] else inf
+            found.append((account.used, tuple(most)))
+        return found
 
     def _least(self, request: Any) -> Amounts:
         """Return the minimum that a request takes; at least its requested nodes, and one."""
@@ -381,7 +377,7 @@ class BudgetRule(ScopedRule):
     def hold(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
         if now >= self._next_end:
             self._now()
-        *rates, jobs = more
+        nodes, cores, gpus, jobs = more
         waits = known.waits
         if waits:
             known.end = now + known.limit
@@ -391,9 +387,10 @@ class BudgetRule(ScopedRule):
             end = known.end if known.end < account.end else account.end
             since = now if known.since >= now else max(known.since, account.begin)
             seconds, taken = end - since, account.used
-            for at, rate in enumerate(rates):
-                if rate:
-                    taken[at] += rate * seconds
+            taken[0] += nodes * seconds
+            taken[1] += cores * seconds
+            if gpus:
+                taken[2] += gpus * seconds
             if jobs < 1 and account.waiting:
                 self.let_in(account)
         known.since = inf

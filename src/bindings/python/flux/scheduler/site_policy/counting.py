@@ -192,16 +192,14 @@ class Counted:
         uses (tuple): the `Use` objects in which it counts, in the order of entries
         userid (int): its user; -1 if unknown
         waits (bool): whether it is pending
-        least: the minimum that it takes
+        least: the minimum that it takes; None if it was found running
     """
 
     __slots__ = ("least", "userid", "uses", "waits")
 
-    least: Any
-
     def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
         self.uses, self.userid = uses, userid
-        self.waits = False
+        self.waits, self.least = False, None  # type: bool, Any
 
 
 class CountingRule(CountedRule, TableRule):
@@ -320,6 +318,7 @@ class CountingRule(CountedRule, TableRule):
     # -- another offer -----------------------------------------------------------------------------
 
     def ranks_changed(self, lost: bool) -> None:
+        self.host.admission.recount()
         self.ask_again()
 
     def ask_again(self) -> None:

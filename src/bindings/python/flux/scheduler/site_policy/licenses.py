@@ -163,18 +163,23 @@ class LicenseUse(Use):
     """The use of a licence.
 
     Attributes:
-        in_use (int): the number in use by jobs
-        excess (list): the same minus the number for jobs, without those used elsewhere
+        elsewhere (int): the number used elsewhere, as last read; 0 before the first reading
+        excess (list): the number in use by jobs, minus the number for jobs
     """
 
-    __slots__ = ("excess", "in_use")
+    __slots__ = ("elsewhere", "excess")
 
     entry: License
     lasts = True
 
     def __init__(self, license: License) -> None:
         super().__init__(license, ())
-        self.in_use, self.excess = 0, [-license.usable]
+        self.elsewhere, self.excess = 0, [-license.usable]
+
+    @property
+    def in_use(self) -> int:
+        """The number in use by jobs."""
+        return self.excess[0] + self.entry.usable - self.elsewhere
 
     @property
     def free(self) -> int:
@@ -267,14 +272,9 @@ class LicenseRule(CountingRule):
 
     def _note_elsewhere(self, name: str) -> None:
         """Take the number of a licence used elsewhere from the number for jobs."""
-        use = self.uses[name]
-        use.excess[0] = use.in_use - use.entry.usable + self._elsewhere(name)
-
-    def _elsewhere(self, name: str) -> int:
-        """Return the number of a licence used elsewhere, as last read; 0 before the first
-        reading."""
-        found = self._read.get(self.entries[name].elsewhere or "")
-        return 0 if found is None else found.counts.get(name, 0)
+        use, found = self.uses[name], self._read.get(self.entries[name].elsewhere or "")
+        before, use.elsewhere = use.elsewhere, 0 if found is None else found.counts.get(name, 0)
+        use.excess[0] += use.elsewhere - before
 
     def _age(self, name: str) -> tuple[float | None, bool]:
         """Return the age of that number in seconds, or None before the first reading; and whether
@@ -321,9 +321,8 @@ class LicenseRule(CountingRule):
     def bounds(self, job: PendingJob) -> list[Bound]:
         found: list[Bound] = []
         for name, count in self._asked(job.jobid).items():
-            found.append((self.uses[name].excess, 0, -count))
-            if name in self._planned:
-                found.append(([1], 0, 0))  # the plan decides
+            # Of a planned one the plan decides.
+            found.append((self.uses[name].excess, (-inf if name in self._planned else -count,)))
         return found
 
     def check(self, job: PendingJob) -> Deferral | None:
@@ -380,7 +379,7 @@ class LicenseRule(CountingRule):
         license = self.entries[name]
         more = f", {license.reserved} reserved" if license.reserved else ""
         if license.elsewhere is not None:
-            more += f", {self._elsewhere(name)} elsewhere"
+            more += f", {self.uses[name].elsewhere} elsewhere"
             age, is_stale = self._age(name)
             if is_stale:
                 more += " (never read)" if age is None else f" ({duration_text(age, 1)} ago)"
@@ -410,7 +409,6 @@ class LicenseRule(CountingRule):
             return  # its program may still run
         for use in known.uses:
             count = jobs * known.least[use.entry.name]
-            use.in_use += count
             use.excess[0] += count
         if jobs > 0:
             self._running[jobid] = known.least
@@ -451,7 +449,7 @@ class LicenseRule(CountingRule):
             del line[key]
         if license.elsewhere is not None:
             age, is_stale = self._age(name)
-            line.update(elsewhere=self._elsewhere(name), age=age, stale=is_stale)
+            line.update(elsewhere=self.uses[name].elsewhere, age=age, stale=is_stale)
         return line
 
     def stats(self) -> dict[str, Any]:

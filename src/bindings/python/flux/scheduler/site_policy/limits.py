@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import inf
+from operator import add, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
@@ -58,7 +59,7 @@ class Amount(NamedTuple):
 
     def plus(self, other: Amount) -> Amount:
         """Return the sum of both."""
-        return Amount(*[one + two for one, two in zip(self, other)])
+        return Amount(*map(add, self, other))
 
 
 #: Limited quantities, in the order of checks.
@@ -104,8 +105,7 @@ def read_limit(key: str, value: Any) -> Limit:
 
 
 class LimitUse(ScopedUse):
-    """The use of a limit by the jobs of one key. `ScopedUse.used`: their holdings; nodes only if
-    they are limited.
+    """The use of a limit by the jobs of one key. `ScopedUse.used`: their holdings.
 
     Attributes:
         waiting (dict): key of a deferral -> the uses in which these waiting jobs count; the key has
@@ -120,14 +120,24 @@ class LimitUse(ScopedUse):
     def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
         super().__init__(limit, key)
         self.ranks = RankCounts()  # the jobs' ranks, if nodes are limited
-        self.claims = [0]  # number of jobs for which others may have to leave room
+        # Number of jobs for which others are checked: they may have to leave room; and the same
+        # without `certain` ones, if all pending jobs fit together.
+        self.claims = [0, 0]
         self.head: PendingJob | None = None  # the first job waiting for the limit, if it is strict
         self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
         self.certain: dict[int, PendingJob] = {}
 
+    def expect(self, known: Any, times: float) -> None:
+        self.pending[:] = map(add if times > 0 else sub, self.pending, known.least)
+        if self.certain:
+            self.count_claims()
+
     def count_claims(self) -> None:
-        """Update `claims` after `head` or `certain` has changed."""
-        self.claims[0] = (self.head is not None) + len(self.certain)
+        """Update `claims` after `head`, `certain` or `demoted` has changed; and while there are
+        `certain` jobs, after more is used or pending."""
+        certain, others = len(self.certain), (self.head is not None) + len(self.demoted)
+        fit = certain and self.over(self.pending) is None
+        self.claims[:] = others + certain, others if fit else others + certain
 
     def room(self, each: Amount) -> float:
         """Return the number of jobs with minimum `each` that could be let in."""
@@ -205,8 +215,11 @@ class LimitRule(ScopedRule):
         takes = facts.most_nodes(request), *least[1:]
         found: list[Bound] = []
         for use in self.counted_in(job):
-            found.append((use.claims, 0, 0))
-            found += [(use.used, at, most - takes[at]) for at, most in use.bounds]
+            # The minimum number of nodes is unknown for a job that may share them.
+            is_known = least.nodes or use.entry.most[0] is None
+            found.append((use.claims, (inf, 0) if is_known else (0, inf)))
+            most = [inf if most is None else most for most in use.entry.most]
+            found.append((use.used, tuple(map(sub, most, takes))))
         return found
 
     def adds(self, use: LimitUse, job: PendingJob, held: Holding | None = None) -> Amount:
@@ -243,6 +256,7 @@ class LimitRule(ScopedRule):
         limit = use.entry
         if limit.soft:
             use.demoted.add(job.jobid)
+            use.count_claims()
             if not self._to_demote:
                 self.host.call_at(self.host.now(), self._demote)
             self._to_demote.append(job.jobid)
@@ -328,16 +342,15 @@ class LimitRule(ScopedRule):
             return False
         if not super().keeps_promise(job):
             return False
-        for use in uses:  # later jobs leave its needs
+        for use in uses:  # later jobs leave its needs; now all pending jobs fit together
+            use.claims[0] += job.jobid not in use.certain
             use.certain[job.jobid] = job
-            use.count_claims()
         return True
 
     def waits_no_more(self, jobid: int, known: Counted) -> None:
         for use in known.uses:
-            if use.demoted:
-                use.demoted.discard(jobid)
             if use.claims[0]:
+                use.demoted.discard(jobid)
                 use.certain.pop(jobid, None)
                 was_head = use.head is not None and use.head.jobid == jobid
                 if was_head:
@@ -349,34 +362,28 @@ class LimitRule(ScopedRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        _, cores, gpus, jobs = more
-        is_claimed, waits = False, known.waits
+        jobs, is_claimed, waits, least = more[JOBS], False, known.waits, known.least
         for use in known.uses:
-            used = use.used
+            use.used[:] = map(add, use.used, more)
             if use.entry.most[0] is not None:
-                change = use.ranks.add if jobs > 0 else use.ranks.remove
-                change(ranks)
-                used[0] = popcount(use.ranks.ranks)
-            used[1] += cores
-            used[2] += gpus
-            used[JOBS] += jobs
+                on = use.ranks
+                if least is not None and least[0]:
+                    on.ranks ^= ranks  # whole nodes, which no other job has
+                else:
+                    (on.add if jobs > 0 else on.remove)(ranks)
+                    use.used[0] = popcount(on.ranks)
             if waits:
-                use.expect(known, -1)
-                if use.claims[0] or use.demoted:
+                use.pending[:] = map(sub, use.pending, least)
+                if use.claims[0]:
                     is_claimed = True
-            elif jobs < 1:
+            elif jobs < 1 and (use.waiting or use.demoted):
                 if use.demoted and use.over(Amount(jobs=1)) is None:
                     self._promote(use)
-                if use.waiting:
-                    self.let_in(use)
+                self.let_in(use)
         if is_claimed:
             self.waits_no_more(jobid, known)
         if jobs < 0:
             self.forget(known)
-
-    def ranks_changed(self, lost: bool) -> None:
-        self.host.admission.recount()
-        super().ranks_changed(lost)
 
     def room(self, use: LimitUse, key: Any, uses: tuple[LimitUse, ...]) -> float:
         room = min([one.room(key[1]) for one in uses if not one.entry.soft], default=1)
@@ -397,6 +404,7 @@ class LimitRule(ScopedRule):
     def _promote(self, use: LimitUse) -> None:
         """Move the jobs of a key back: it is no longer over its soft limit."""
         jobids, use.demoted = use.demoted, set()
+        use.count_claims()
         for jobid in jobids:
             job = self.host.pending(jobid)
             if job is not None and job.demoted:
@@ -453,8 +461,9 @@ class LimitRule(ScopedRule):
             for use in self.jobs[jobid].uses if jobid in self.jobs else ():
                 ranks[use] = ranks.get(use, 0) | held.ranks
             yield None
-        for use, on in ranks.items():
-            use.used[0] = popcount(on)
+        for use in self.uses.values():
+            if use.entry.most[0] is None:  # those of jobs on the same ones were added
+                use.used[0] = popcount(ranks.get(use, 0))
         yield from super().report(caller)
 
     def figures(self, use: LimitUse) -> dict[str, Any]:
