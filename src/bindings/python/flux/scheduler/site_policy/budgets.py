@@ -161,17 +161,15 @@ class Charged(Counted):
     Attributes:
         limit (float): its time limit in seconds
         end (float): its latest end, seconds since the epoch
-        since (float): start of its use that no scheduler has counted, seconds since the epoch;
-            infinite: none
     """
 
-    __slots__ = ("end", "limit", "since")
+    __slots__ = ("end", "limit")
 
     least: Amounts
 
     def __init__(self, uses: tuple[Account, ...], userid: int) -> None:
         super().__init__(uses, userid)
-        self.limit = self.end = self.since = inf
+        self.limit = self.end = inf
 
 
 class BudgetRule(ScopedRule):
@@ -243,7 +241,7 @@ class BudgetRule(ScopedRule):
             self._usage.forget(key)
         account.begins(self._usage, now)
         for jobid, known in self.jobs.items():
-            if account in known.uses and not known.waits and known.since == inf:
+            if account in known.uses and not known.waits:
                 end = min(known.end, account.end)
                 for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
                     account.used[at] += rate * (end - account.begin)
@@ -255,7 +253,7 @@ class BudgetRule(ScopedRule):
             for key, taken in zip(account.stored_as, account.used):
                 usage.set(key, taken, now)
         for jobid, known in self.jobs.items():
-            for account in known.uses if known.since == inf and not known.waits else ():
+            for account in () if known.waits else known.uses:
                 left = min(known.end, account.end) - now
                 for key, rate in zip(account.stored_as, self.host.admission.holds[jobid][1:]):
                     if rate:
@@ -367,12 +365,16 @@ class BudgetRule(ScopedRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
-        self._usage.found(job.jobid)
+        now, since = self._now(), self._usage.found(job.jobid)
         super().hello(job)
+        for account in self.jobs[job.jobid].uses if job.jobid in self.jobs else ():
+            # what no scheduler has counted
+            seconds = max(0.0, now - max(since, account.begin))
+            for at, rate in enumerate(self.host.admission.held_by(job.jobid)[1:]):
+                account.used[at] += rate * seconds
 
     def found(self, jobid: int, known: Charged, attributes: SystemAttributes) -> None:
         known.end = self.host.running[jobid].end
-        known.since = self._usage.found(jobid)
 
     def hold(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
         if now >= self._next_end:
@@ -385,15 +387,13 @@ class BudgetRule(ScopedRule):
             if waits:
                 account.expect(known, -1)
             end = known.end if known.end < account.end else account.end
-            since = now if known.since >= now else max(known.since, account.begin)
-            seconds, taken = end - since, account.used
+            seconds, taken = end - now, account.used
             taken[0] += nodes * seconds
             taken[1] += cores * seconds
             if gpus:
                 taken[2] += gpus * seconds
             if jobs < 1 and account.waiting:
                 self.let_in(account)
-        known.since = inf
         if not self._usage.has_changed:
             self._usage.touch()
 

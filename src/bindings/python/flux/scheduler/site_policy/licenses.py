@@ -201,7 +201,7 @@ class LicenseRule(CountingRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        #: job id -> licences that a running job uses
+        #: job id -> licences that a running job uses, while there are `_planned` ones
         self._running: dict[int, dict[str, int]] = {}
         #: name -> number of each licence with ``plan``
         self._planned: dict[str, int] = {}
@@ -407,15 +407,13 @@ class LicenseRule(CountingRule):
         jobs = more[3]
         if not jobs:
             return  # its program may still run
-        for use in known.uses:
-            count = jobs * known.least[use.entry.name]
-            use.excess[0] += count
-        if jobs > 0:
+        if self._planned and jobs > 0:
             self._running[jobid] = known.least
-            return
-        del self._running[jobid]
+        elif self._planned:
+            del self._running[jobid]
         for use in known.uses:
-            if use.waiting:
+            use.excess[0] += jobs * known.least[use.entry.name]
+            if jobs < 0 and use.waiting:
                 self.let_in(use)
 
     def room(self, use: LicenseUse, key: tuple[tuple[str, int], ...], needs: None) -> float:

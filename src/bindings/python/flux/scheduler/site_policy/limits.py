@@ -139,13 +139,6 @@ class LimitUse(ScopedUse):
         fit = certain and self.over(self.pending) is None
         self.claims[:] = others + certain, others if fit else others + certain
 
-    def room(self, each: Amount) -> float:
-        """Return the number of jobs with minimum `each` that could be let in."""
-        return min(
-            (most - self.used[at]) // each[at] if each[at] else inf if self.used[at] <= most else 0
-            for at, most in self.bounds
-        )
-
 
 class LimitRule(ScopedRule):
     """Keeps a job waiting while it would exceed the limit of its user, bank or queue."""
@@ -386,7 +379,13 @@ class LimitRule(ScopedRule):
             self.forget(known)
 
     def room(self, use: LimitUse, key: Any, uses: tuple[LimitUse, ...]) -> float:
-        room = min([one.room(key[1]) for one in uses if not one.entry.soft], default=1)
+        rooms = [
+            (most - one.used[at]) // each if each else inf if one.used[at] <= most else 0
+            for one in uses
+            for at, most in (() if one.entry.soft else one.bounds)
+            for each in (key[1][at],)
+        ]
+        room = min(rooms, default=1)
         return 1 if room == inf else room
 
     # -- soft limits -------------------------------------------------------------------------------
