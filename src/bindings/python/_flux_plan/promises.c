@@ -28,7 +28,7 @@
 #define SIZES 63
 /* Openings that are skipped with one check. */
 #ifndef OPENINGS_TOGETHER
-#define OPENINGS_TOGETHER 16
+#define OPENINGS_TOGETHER 8
 #endif
 /* Openings of a size that are kept.  With more, all are dropped: a promise not examined for these is
  * searched for from now on.
@@ -43,6 +43,9 @@ struct opening {
     double start, end;    /* such runs neither begin nor end beyond these */
     double last;          /* they begin before this, where the span ends */
     int64_t before, most; /* their units: more than were free before, and this many at most */
+    /* A search for these units and this length found none; so does one for no less. */
+    int64_t vain_units;
+    double vain_length;
     /* In the first of OPENINGS_TOGETHER: none begins earlier, none is longer. */
     double all_start, all_length;
 };
@@ -192,6 +195,7 @@ static int consider (struct line *line, double low, double high, int64_t before,
         .last = high,
         .before = before,
         .most = most,
+        .vain_units = INT64_MAX,
         .all_start = INFINITY,
     };
     struct opening *first;
@@ -245,7 +249,7 @@ static double earlier (struct promises *promises, const struct promise *promise,
     found = timeline_since (line->timeline, wanted, before);
     found = found >= before ? INFINITY : last_of (now, found);
     for (size_t at = promise->seen - size->first, stop; at < size->count; at = stop) {
-        const struct opening *one = &size->openings[at - at % OPENINGS_TOGETHER];
+        struct opening *one = &size->openings[at - at % OPENINGS_TOGETHER];
 
         stop = at - at % OPENINGS_TOGETHER + OPENINGS_TOGETHER;
         stop = stop < size->count ? stop : size->count;
@@ -256,11 +260,17 @@ static double earlier (struct promises *promises, const struct promise *promise,
 
             /* Without branches: most do not suffice, each for another reason. */
             if ((one->before < promise->count) & (promise->count <= one->most) & (start < found)
-                & (start + length <= latest) & (one->end - start >= length)) {
+                & (start + length <= latest) & (one->end - start >= length)
+                && (wanted < one->vain_units || length < one->vain_length)) {
+                double first
+                    = timeline_first (line->timeline, wanted, length, start, before, one->last);
+
                 promises->searches++;
-                found = first_of (
-                    found,
-                    timeline_first (line->timeline, wanted, length, start, before, one->last));
+                found = first_of (found, first);
+                if (first == INFINITY && before >= one->last && wanted <= one->vain_units) {
+                    one->vain_units = wanted;
+                    one->vain_length = length;
+                }
             }
         }
     }

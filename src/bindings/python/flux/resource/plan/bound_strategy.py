@@ -381,7 +381,7 @@ class BoundPromise(Promise):
 
 
 class BoundStrategy(Strategy):
-    """Promises as uses of ranks; see Strategy.
+    """Promises as uses of ranks; see `CountedStrategy` for the methods.
 
     Args:
         pool (PoolWithView): with a view.
@@ -556,6 +556,7 @@ class BoundStrategy(Strategy):
                 room.enter(number)
 
     def is_free(self, request: ResourceRequest) -> bool:
+        """Return whether a request could start now without promises."""
         if not self.may_start(request):
             return False
         pool = self._pool

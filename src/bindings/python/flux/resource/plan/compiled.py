@@ -42,7 +42,7 @@ NOT_BUILT = (
     "_flux_plan is not built for this Python: plans with many promises are several times slower"
 )
 #: Maximum number of promises moved in one reactor turn.
-MOVES_PER_TURN = 512
+MOVES_PER_TURN = 2048
 #: Returned in place of a number if there is no memory.
 NO_MEMORY = -1
 #: Returned in place of a time if there is no memory.

@@ -253,7 +253,7 @@ class CountedProfile:
 
 
 class CountedStrategy(Strategy):
-    """Promises as counts of units; see Strategy.
+    """Promises as counts of units; see `Strategy` for what is common.
 
     Args:
         pool (PoolWithView): with a view.
@@ -276,6 +276,7 @@ class CountedStrategy(Strategy):
         self._up = 0  # mask of the ranks up then
 
     def copy(self) -> Self:
+        """Return an independent copy, for a plan that only looks ahead."""
         new = object.__new__(type(self))
         new.__dict__.update(
             self.__dict__,
@@ -303,6 +304,11 @@ class CountedStrategy(Strategy):
     # -- following the pool -------------------------------------------------
 
     def sync(self) -> bool:
+        """Take in the changes of the pool since the generation last seen.
+
+        Returns:
+            bool: False if its promises can no longer be kept in this way.
+        """
         pool, state = self._pool, self._state
         seen, self.seen = self.seen, state.generation
         inventory, up = state.inventory, pool.eligible(None)
@@ -339,6 +345,8 @@ class CountedStrategy(Strategy):
     def started(
         self, jobid: int, claimant: Claimant | None, planned_end: float | None = None
     ) -> None:
+        """Count a job that the pool just started, so that the next ``sync()`` need not.
+        `planned_end`: as for ``Plan.note_started()``."""
         pool, state = self._pool, self._state
         if self.seen is None or state.generation != self.seen + 1:
             return  # there were other changes as well
@@ -388,12 +396,16 @@ class CountedStrategy(Strategy):
     # -- questions ----------------------------------------------------------
 
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
+        """Return the first time from ``start`` on at which a request fits for its duration, or
+        infinity."""
         profile, demand = self.found[request.shape]
         return profile.line.first(demand.count + profile.kept, length_of(request), start)
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
+        """Return whether a request could run from now to `end`, beside all promises but that of a
+        job."""
         profile, demand = self.found[request.shape]
         count = demand.count
         if profile.free < count:
@@ -426,15 +438,21 @@ class CountedStrategy(Strategy):
         return profile.promises == 1 and not profile.open_units
 
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
+        """Return an upper bound of the time until which a request that starts now has room, beside
+        all promises: ``now`` if it does not fit at all, infinity if none is known. A bound that is
+        not exact is at most ``end`` if it has no room until then."""
         profile, demand = self.found[request.shape]
         if profile.free < demand.count:
             return now
         return profile.line.below(demand.count + profile.kept, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
+        """Return the number of nodes (slots, if it asks for no nodes) of a request that fit
+        throughout a span."""
         return self.found[request.shape][0].room(start, end)
 
     def stale(self, now: float) -> list[int]:
+        """Return the jobs whose promises can no longer be kept, in the order of promises."""
         lines: dict[UnitKind, CountTimeline] = {}
         moves = self._new_moves()  # nothing moves: the lines are discarded
         stale = []
@@ -458,6 +476,8 @@ class CountedStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
+        """Promise resources to a job without a promise, for a span; return False if they do not
+        fit."""
         profile, demand = self.found[request.shape]
         if profile.room(start, end) < demand.count:
             return False
@@ -465,6 +485,7 @@ class CountedStrategy(Strategy):
         return True
 
     def keep(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
+        """Keep resources for no job, for a span; as ``Plan.keep()``."""
         profile, demand = self.found[request.shape]
         fits: bool = profile.line.least(start, end) >= demand.count
         profile.maybe_overdrawn |= not fits
@@ -472,6 +493,7 @@ class CountedStrategy(Strategy):
         return fits
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
+        """Make an open promise to a job without a promise; return False if it never fits."""
         profile, demand = self.found[request.shape]
         if demand.count > profile.total:
             return False
@@ -479,12 +501,16 @@ class CountedStrategy(Strategy):
         return True
 
     def pin(self, jobid: int, stays: bool = True) -> None:
-        pass
+        """Keep a promise on its ranks; with ``stays`` false, no longer. No effect while ranks are
+        not chosen."""
 
     def trial(self) -> Callable[[], None]:
+        """Begin a trial, in which promises may move to other ranks; return a function that takes
+        the moves back, to be called when the pool is as before."""
         return lambda: None  # none has ranks
 
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
+        """Return whether some selections together are part of the units of a job's promise."""
         demand = self.promises[jobid].demand
         profile = self._profiles[demand.kind]
         left = demand.count
@@ -496,6 +522,7 @@ class CountedStrategy(Strategy):
         return left >= 0
 
     def keeps(self, jobid: int, now: float) -> bool:
+        """Return whether the promise of a job can be kept, if all before it can."""
         promise = self.promises[jobid]
         profile = self._profiles[promise.demand.kind]
         if profile.maybe_overdrawn:
@@ -505,9 +532,22 @@ class CountedStrategy(Strategy):
         return profile.room(max(promise.start, now), promise.end) >= 0
 
     def advance(self, jobid: int, now: float) -> float:
+        """Move the promise of a job, which can be kept, to the earliest time that keeps all others.
+
+        Returns:
+            float: the new start, no later than before.
+        """
         return self._moves.advance(jobid, now)
 
     def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
+        """Advance the promises of several jobs, which start later than now, one after another, as
+        ``advance()``; most stay.
+
+        Returns:
+            the number of jobs examined, from the first on; the indices of those that moved; and the
+            earliest of their new starts, or infinity. The last one examined starts now; or the next
+            may have a promise that cannot be kept, or needs a longer search.
+        """
         return self._moves.advance_in_turn(jobids, now)
 
     def due(self, now: float) -> tuple[list[int], float]:
@@ -518,6 +558,7 @@ class CountedStrategy(Strategy):
         return self._moves.per_turn
 
     def withdraw(self, jobid: int) -> CountedPromise | None:
+        """Take out the promise of a job and return it; None if it has none."""
         promise = self.promises.pop(jobid, None)
         if promise is None:
             return None
@@ -534,6 +575,7 @@ class CountedStrategy(Strategy):
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:
+        """Put back a promise from ``withdraw()``, of this strategy or the one before."""
         assert isinstance(promise, CountedPromise)
         self.promises[jobid] = promise
         profile = self._profiles[promise.demand.kind]
@@ -550,6 +592,16 @@ class CountedStrategy(Strategy):
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool = False
     ) -> tuple[Selection, int] | None:
+        """Return a placement for a request from now to `end`, beside all promises.
+
+        Args:
+            overdue (bool): the job's own promise has begun, and it starts in its place: jobs
+                promised the time after it may be delayed.
+
+        Returns:
+            as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no
+            placement.
+        """
         profile, demand = self.found[request.shape]
         if overdue:
             profile.maybe_overdrawn = True
@@ -581,10 +633,10 @@ def demand_of(pool: PoolWithView, request: ResourceRequest) -> CountedDemand | N
     sizes = {inventory.keys[units] // base for units, m in inventory.kinds.items() if m & ranks}
     if shape.node_count is not None:
         if shape.exclusive or sizes == {shape.node_cores}:
-            return CountedDemand(UnitKind.for_ranks(ranks, True), shape.node_count.min)
+            return CountedDemand(UnitKind(ranks, True), shape.node_count.min)
     elif not shape.exclusive and shape.slot_size:
         if sizes == {shape.slot_size}:
-            return CountedDemand(UnitKind.for_ranks(ranks, True), shape.slot_count.min)
+            return CountedDemand(UnitKind(ranks, True), shape.slot_count.min)
         if shape.slot_size == 1 and not any(shape.need[1:]):
-            return CountedDemand(UnitKind.for_ranks(ranks, False), shape.slot_count.min)
+            return CountedDemand(UnitKind(ranks, False), shape.slot_count.min)
     return None

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, NoReturn
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Union
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.plan.bound_strategy import BoundStrategy
@@ -38,10 +38,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.claims import Claims
-    from flux.resource.plan.strategy import Promise, Strategy
+    from flux.resource.plan.strategy import Promise
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.pool.view import PoolWithView
     from flux.resource.request import ResourceRequest
+
+    Strategy = Union[CountedStrategy, BoundStrategy]
 
 #: More than the relative error of a sum of two floats.
 ROUNDING = 1e-15

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakValueDictionary
 
 from flux.resource.plan.strategy import Promise, due_of
 from flux.resource.request import length_of
@@ -119,34 +118,16 @@ class CountTimeline:
         return inf if since is None else since
 
 
-class UnitKind:
-    """Units that are counted together. Equal kinds are one object, made by `for_ranks()`.
+class UnitKind(NamedTuple):
+    """Units that are counted together.
 
     Attributes:
         ranks (int): mask of the ranks of the units.
         whole (bool): the units are whole nodes; else single cores.
     """
 
-    __slots__ = ("ranks", "whole", "__weakref__")
-
-    def __init__(self, ranks: int, whole: bool) -> None:
-        self.ranks = ranks
-        self.whole = whole
-
-    @classmethod
-    def for_ranks(cls, ranks: int, whole: bool) -> UnitKind:
-        """Return the kind with these attributes, the existing object if any.
-
-        Each call of a plan looks up a kind. An object is found by identity, while a mask of all
-        ranks of the cluster would be hashed each time.
-        """
-        kind = _kinds.get((ranks, whole))
-        if kind is None:
-            kind = _kinds[ranks, whole] = cls(ranks, whole)
-        return kind
-
-
-_kinds: WeakValueDictionary[tuple[int, bool], UnitKind] = WeakValueDictionary()
+    ranks: int
+    whole: bool
 
 
 class CountedDemand(NamedTuple):
@@ -249,7 +230,7 @@ class PromiseMoves:
         return earlier
 
     def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
-        """Move the promises of several jobs; as `Strategy.advance_in_turn`."""
+        """Move the promises of several jobs; as `CountedStrategy.advance_in_turn`."""
         count, first = 0, inf
         moved = []
         for jobid in jobids:
