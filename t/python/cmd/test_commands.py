@@ -29,7 +29,25 @@ $ flux resource drain -no '{ranks} {reason}'
 $ flux resource drain 0 x; flux resource drain -no '{nnodes} {ranks} {reason}'; flux resource undrain 0
 3 0,2-3 x
 1 1 bad fan
-$ flux resource undrain 1-3; flux resource list -s down -no '{rlist}'
+$ flux resource drain 1 other 2>&1
+1!
+flux-resource: ERROR: [Errno 17] rank 1 already drained
+flux-resource: INFO: Use --force to overwrite existing drain reason
+$ flux resource drain -fu 1 x
+1! flux-resource: ERROR: Only one of --force and --update may be specified
+$ flux resource drain -u 0-1 upd; flux resource drain -f 1 other; flux resource drain -i 0-2 -no '{ranks} {reason}'
+0 upd
+1 other
+2 x
+$ flux resource drain -no long | cut -c 23- | sed 's/ .* vm.*/ vm/'
+0 vm
+1 vm
+2-3 vm
+$ flux resource undrain 0; flux resource undrain 0-1 fixed
+1! flux-resource: ERROR: rank 0 not drained
+$ flux resource undrain -f 0-1 fixed; flux resource undrain -u 0-3; flux resource list -s down -no '{rlist}'
+$ flux resource list --skip-empty -s down,free -no '{state} {rlist}'
+free rank[0-3]/core[0-1]
 $ flux resource nosuch
 2! ...
 # submission
@@ -71,6 +89,9 @@ $ flux run -N4 -l flux getattr rank | sort
 2: 2
 3: 3
 $ flux run -o nosuchoption=1 true
+$ flux bulksubmit --quiet --wait --watch echo {} ::: a b | sort
+a
+b
 # jobs and requests on them
 $ J=$(flux submit -n2 -c2 sleep 100); flux job wait-event -q $J start; flux jobs -no '{ntasks} {ncores} {duration!F:>4h} {ranks}' $J
 2 4    - [0-1]
@@ -101,6 +122,9 @@ CANCELED cancel bye
 $ flux jobs -a -c 1 --json | grep -o '"result": "[A-Z]*"'; flux jobs --json $(flux job last) | cut -c 1-8
 "result": "CANCELED"
 {"t_depe
+$ flux jobs --stats | sed 's/[1-9][0-9]*/N/g' | head -2 | cut -c 1-39; flux jobs --stats >/dev/null
+0 running, N completed, N failed, 0 pen
+       JOBID USER     NAME       ST NTA
 $ flux jobs --filter=nosuch
 1! flux-jobs: ERROR: Invalid filter specified: nosuch
 $ flux job purge --num-limit=3 --force >/dev/null; flux jobs -an | wc -l
@@ -116,6 +140,12 @@ submit
 validate
 $ flux job eventlog -f xml $(flux job last)
 1! ...
+# housekeeping
+$ printf '[job-manager.housekeeping]\ncommand = ["sleep", "60"]\n' | flux config load; flux job wait-event -q $(flux submit -N2 true) free
+$ flux housekeeping list -i 0,3 -o '{nnodes} {ranks} {pending.ranks} {pending.nnodes} {nodelist}'; flux housekeeping list -i 3 -n
+NNODES RANKS ACTIVE_RANKS #ACTIVE NODELIST
+1 0 0 1 vm
+$ flux housekeeping kill --all; flux cancel --all -q; flux config load </dev/null; flux jobs -no '{id}'
 # the rest
 $ LC_ALL=C flux job id --to=f58 1234567890; FLUX_F58_FORCE_ASCII=1 flux job id --to=f58 1234567890
 f2t6V2H
@@ -124,6 +154,12 @@ $ flux jobs | true; flux resource list | head -1 | wc -l
 1
 $ flux queue list -n | wc -l
 1
+$ flux queue stop --nocheckpoint -v -m x
+Scheduling is stopped: x
+0 alloc requests queued
+0 alloc requests pending to scheduler
+0 running jobs
+$ flux queue start --quiet -v
 $ flux jobtap list | wc -l; flux jobtap list -a | grep '^.priority-default$'
 0
 .priority-default

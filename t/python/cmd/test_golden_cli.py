@@ -30,9 +30,9 @@ NO_SHELL_SERVICE = "the embedded instance has no job shell, and so no service of
 LEFT_OUT = "a command that schedulers and their tests do not need (doc/embedded)"
 #: Commands, subcommands and options that do not exist here, and lines that depend on them.
 GONE = re.compile(
-    r"flux (bulksubmit|env|exec|housekeeping|lsattr|modprobe|ping|proxy)\b|flux R (?!encode)"
+    r"flux (env|exec|lsattr|modprobe|ping|proxy)\b|flux R (?!encode)"
     r"|flux job (kill|memo|stats|timeleft|list(?!-ids))|flux job (wait-event )?\$F|wait-event \$F"
-    r"|flux resource (status|reload|undrain|drain [^-]|drain -[fu]|list -s down)"
+    r"|flux resource (status|reload)"
     r"|--(parse|clear|json|name|quiet|time-format|dry-run|severity)|stats -R|dmesg -H|update -[nv]"
     r"|endreason|broker.quorum|tbon.topo|jobtap list -a|flux queue list"
 )

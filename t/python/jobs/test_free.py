@@ -93,7 +93,9 @@ def test_housekeeping_in_pieces(four):
     allocated = four.rpc("job-manager.resource-status")["allocated"]
     assert allocated["execution"]["R_lite"] == [{"rank": "3", "children": {"core": "0-1"}}]
     (described,) = four.rpc("job-manager.stats-get")["housekeeping"]["running"].values()
-    assert visit(four).active == {3} and described == {"allocated": "3"}
+    began = four.kernel.now() - 2
+    assert visit(four).active == {3}
+    assert described == {"t_start": began, "allocated": "3", "pending": "3"}
     four.advance(3)
     assert frees(four)[-1] == ("3", True)
     R = four.sched.of("free")[0]["R"]["execution"]

@@ -38,6 +38,37 @@ def test_drain_errors(four):
     assert four.fails("undrain", targets="99") == (errno.EINVAL, "idset is out of range")
 
 
+def test_what_a_drain_overwrites(four):
+    """As flux-core 0.88 does: a missing reason is added, `overwrite` replaces it, `force-overwrite` the time as well."""
+
+    def drained():
+        return {
+            ranks: (info["timestamp"] - first, info["reason"])
+            for ranks, info in four.call("status")["drain"].items()
+        }
+
+    four.call("drain", targets="1")
+    first = four.kernel.now()
+    for seconds, mode, targets, reason, expected in (
+        (1, "update", "1", "why", {"1": (0, "why")}),
+        (2, "update", "1-2", "other", {"1": (0, "why"), "2": (2, "other")}),
+        (3, "overwrite", "1", "new", {"1": (0, "new"), "2": (2, "other")}),
+        (4, "overwrite", "1", "", {"1": (0, ""), "2": (2, "other")}),
+        (5, "force-overwrite", "1-2", "forced", {"1-2": (5, "forced")}),
+    ):
+        four.kernel.set_time(first + seconds)
+        four.call("drain", targets=targets, mode=mode, reason=reason)
+        assert drained() == expected
+        four.reload_module("noverify")
+        assert drained() == expected
+    for mode in ("update", "overwrite", "force-overwrite"):
+        four.call("undrain", targets="0-1", mode=mode)
+        assert drained() == {"2": (5, "forced")}
+    for method in ("drain", "undrain"):
+        assert four.fails(method, targets="2", mode="x")[0] == errno.EINVAL
+        assert four.fails(method, targets="2", mode=1)[0] == errno.EPROTO
+
+
 def test_hosts_stand_for_all_their_ranks(make):
     there = make(4, vm_R(hosts="a,b,a,c"), hosts=["a", "b", "a", "c"])
     there.call("drain", targets="a,c")
@@ -47,12 +78,21 @@ def test_hosts_stand_for_all_their_ranks(make):
 def test_recorded_eventlog(four):
     """The events of the commands of a recorded session (golden/cli-misc.jsonl, flux kvs eventlog get)."""
     four.call("drain", targets="1", reason="some reason")
+    four.call("drain", targets="1", reason="other reason", mode="overwrite")
+    four.call("drain", targets="1-2", reason="upd", mode="update")
     four.call("undrain", targets="1")
+    four.call("undrain", targets="1", mode="overwrite", reason="again")
+    four.call("undrain", targets="2")
     four.call("reload", R=vm_R("0-9", "0", "vm," * 9 + "vm"), force=True)
+    one = {"idset": "1", "nodelist": "vm"}
     assert four.events() == [
         ("resource-define", {"method": "kvs"}),
-        ("drain", {"idset": "1", "nodelist": "vm", "reason": "some reason"}),
-        ("undrain", {"idset": "1", "nodelist": "vm"}),
+        ("drain", {**one, "reason": "some reason", "overwrite": 0}),
+        ("drain", {**one, "reason": "other reason", "overwrite": 1}),
+        ("drain", {"idset": "1-2", "nodelist": "vm,vm", "reason": "upd", "overwrite": 0}),
+        ("undrain", {**one, "overwrite": 0}),
+        ("undrain", {**one, "reason": "again", "overwrite": 1}),
+        ("undrain", {"idset": "2", "nodelist": "vm", "overwrite": 0}),
         ("resource-define", {"method": "reload"}),
     ]
 

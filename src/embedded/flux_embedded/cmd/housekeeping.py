@@ -1,10 +1,78 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux housekeeping kill``: end the scripts that look after nodes between jobs."""
+"""``flux housekeeping``: the scripts that look after nodes between jobs."""
+
+import time
 
 import flux
+from flux.hostlist import Hostlist
+from flux.idset import IDset
 from flux.job import JobID
+from flux.util import Deduplicator
+from flux_embedded.cmd.lib.tables import Formats, RankSet
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
+
+_TIMES = "{pending.nnodes:>7} {runtime!F:>8} "
+FORMATS = {
+    "default": (
+        "Default flux-housekeeping format string",
+        "{id.f58:>12} {nnodes:>6} " + _TIMES + "{nodelist}",
+    ),
+    "pending": (
+        "flux-housekeeping format string including active nodes only",
+        "{id.f58:>12} " + _TIMES + "{pending.nodelist}",
+    ),
+}
+_SETS = {"ranks": "RANKS", "nodelist": "NODELIST", "nnodes": "NNODES"}
+HEADINGS = {
+    **{f"id{form}": "JOBID" for form in ("", ".dec", ".hex", ".f58", ".f58plain", ".kvs", ".dothex")},
+    "t_start": "T_START",
+    "runtime": "RUNTIME",
+    **_SETS,
+    **{f"allocated.{name}": text for name, text in _SETS.items()},
+    "pending.ranks": "ACTIVE_RANKS",
+    "pending.nodelist": "ACTIVE_NODES",
+    "pending.nnodes": "#ACTIVE",
+}  # fmt: skip
+
+
+class Row(RankSet):
+    """The nodes of a job that are in housekeeping, and those whose script has not ended."""
+
+    def __init__(self, jobid, info, hosts, included):
+        def ranks(name):
+            found = IDset(info[name])
+            return found if included is None else found.intersect(included)
+
+        super().__init__(ranks("allocated"), hosts)
+        self.id, self.allocated = JobID(jobid), self
+        self.pending = RankSet(ranks("pending"), hosts)
+        self.t_start = info["t_start"]
+        self.runtime = time.time() - self.t_start
+
+    def add(self, other):
+        super().add(other)
+        self.pending.add(other.pending)
+
+
+def list_command(args):
+    layout = Formats("flux-housekeeping", FORMATS).layout(args.format, HEADINGS)
+    handle = flux.Flux()
+    hosts = Hostlist(handle.attr_get("hostlist"))
+    included = args.include
+    if included is not None:
+        try:
+            included = IDset(included)
+        except ValueError:
+            included = IDset(hosts.index(included))
+    sets = [f"{prefix}{name}" for prefix in ("", "pending.") for name in RankSet.COLUMNS]
+    rows = Deduplicator(layout, sets, Row.add)
+    running = handle.rpc("job-manager.stats-get").get()["housekeeping"]["running"]
+    for jobid, info in running.items():
+        row = Row(jobid, info, hosts, included)
+        if row.nnodes:
+            rows.append(row)
+    layout.print_items(rows, no_header=args.no_header)
 
 
 def kill(args):
@@ -18,6 +86,9 @@ def kill(args):
 
 def main(argv):
     parser = Parser("flux-housekeeping")
+    one = parser.command("list", list_command, "list the jobs whose nodes they look after")
+    one.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="on these only")
+    one.add_table()
     one = parser.command("kill", kill, "send them a signal")
     one.add_argument("-s", "--signal", metavar="N", type=int, default=15, help="its number")
     one.add_argument("-j", "--jobid", metavar="JOBID", type=JobID, help="those of this job")

@@ -40,7 +40,7 @@ def _fetch(handle, args, fields):
 
 
 def _stats(handle):
-    """``--stats-only``."""
+    """Print the counts of ``--stats`` and ``--stats-only``; returns the status of the latter."""
     stats = JobStats(handle).update_sync()
     print(
         f"{stats.running} running, {stats.successful} completed, {stats.failed} failed, "
@@ -62,6 +62,7 @@ def main(argv):
     parser.add_queues()
     parser.add_table()
     parser.flag("--json", text="print all that is known of them, as JSON")
+    parser.flag("--stats", text="print how many jobs there are first")
     parser.flag("--stats-only", text="print how many jobs there are; fails if none is active")
     parser.add_argument("jobids", metavar="JOBID", nargs="*", type=JobID)
     args = parser.parse_args(argv)
@@ -71,8 +72,10 @@ def main(argv):
     except ValueError as exc:
         raise CommandError(f"Error in user format: {exc}") from None
     handle = flux.Flux()
-    if args.stats_only:
-        return _stats(handle)
+    if args.stats or args.stats_only:
+        status = _stats(handle)
+        if args.stats_only:
+            return status
     jobs, more = _fetch(handle, args, layout.fields)
     if args.jobids and not jobs:
         return 1

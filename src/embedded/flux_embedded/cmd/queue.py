@@ -78,20 +78,20 @@ def scheduling_text(status):
     return f"Scheduling is stopped: {reason}" if reason else "Scheduling is stopped"
 
 
-def _show(names, texts):
-    for name in names:
+def _show(args, *texts):
+    for name in _names(args.queue):
         status = _status(name)
         for text in texts:
             print(f"{name}: {text(status)}" if name else text(status))
-
-
-def status_command(args):
-    _show(_names(args.queue), (submission_text, scheduling_text))
     if args.verbose:
         count = ask("job-manager.alloc-query", {})
         print(f"{count['queue_length']} alloc requests queued")
         print(f"{count['alloc_pending']} alloc requests pending to scheduler")
         print(f"{count['running']} running jobs")
+
+
+def status_command(args):
+    _show(args, submission_text, scheduling_text)
 
 
 def change_command(args):
@@ -109,9 +109,8 @@ def change_command(args):
     if reason:
         payload["reason"] = reason
     ask(f"job-manager.queue-{key}", payload, key)
-    if args.quiet:
-        return
-    _show(_names(wanted), (submission_text if submission else scheduling_text,))
+    if not args.quiet:
+        _show(args, submission_text if submission else scheduling_text)
 
 
 def wait_command(args):
@@ -135,13 +134,13 @@ def main(argv):
     for name in ("status", "enable", "disable", "start", "stop"):
         function = status_command if name == "status" else change_command
         one = parser.command(name, function, f"{name} of submission, or of scheduling")
-        if name == "status":
-            one.flag("-v", "--verbose", text="with the counts of the job manager")
-        else:
+        one.flag("-v", "--verbose", text="with the counts of the job manager")
+        if name != "status":
             one.flag("-a", "--all", text="all queues")
             one.flag("--quiet", text="print errors only")
         if name in ("stop", "disable"):
             one.add_argument("-m", "--message", metavar="REASON", help="why")
+            one.flag("--nocheckpoint", text="for a real instance: here nothing is kept")
         one.add_argument("queue", metavar="QUEUE", nargs="?")
     for name, text in (("drain", "is active"), ("idle", "runs")):
         one = parser.command(name, wait_command, f"wait until no job {text}")

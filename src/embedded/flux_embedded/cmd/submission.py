@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux submit``, ``run``, ``alloc`` and ``batch``: they are those of flux-core's bindings, ``flux.cli``."""
+"""``flux submit``, ``run``, ``alloc``, ``batch`` and ``bulksubmit``: they are those of flux-core's bindings, ``flux.cli``."""
 
 import importlib
 import logging
@@ -15,6 +15,7 @@ CLASSES = {
     "run": ("RunCmd", "[OPTIONS...] COMMAND [ARGS...]"),
     "alloc": ("AllocCmd", "[OPTIONS...] [COMMAND] [ARGS...]"),
     "batch": ("BatchCmd", "[OPTIONS...] [SCRIPT] [ARGS...]"),
+    "bulksubmit": ("BulkSubmitCmd", "[OPTIONS...] COMMAND [ARGS...]"),
 }
 
 
@@ -33,4 +34,4 @@ def _run(name, argv):
     CLIMain(logging.getLogger(f"flux-{name}"))(command.run_command)
 
 
-submit, run, alloc, batch = (partial(_run, name) for name in CLASSES)
+submit, run, alloc, batch, bulksubmit = (partial(_run, name) for name in CLASSES)

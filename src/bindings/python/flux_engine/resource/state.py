@@ -18,11 +18,12 @@ class DrainTable:
         """The bounds of all drained ranks."""
         return idset.from_ids(self._info)
 
-    def drain(self, bounds, timestamp, reason):
-        """Drain ranks; those drained already do not change, except that a missing reason is added."""
+    def drain(self, bounds, timestamp, reason, overwrite=0):
+        """Drain ranks. Those drained already get a missing reason; with `overwrite` 1 the new reason, with 2 the new time as well."""
         for rank in idset.members(bounds):
             when, why = self._info.get(rank, (timestamp, None))
-            self._info[rank] = (when, reason if why is None else why)
+            when = timestamp if overwrite > 1 else when
+            self._info[rank] = (when, reason if overwrite or why is None else why)
 
     def undrain(self, bounds):
         """Undrain ranks; those that are not drained are ignored."""

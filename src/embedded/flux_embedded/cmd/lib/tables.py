@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Tables whose columns the user chooses: `flux.util.OutputFormat`, with the formats that have a name."""
 
+from flux.idset import IDset
 from flux.util import OutputFormat, UtilConfig
 
 
@@ -19,6 +20,30 @@ class Formats(UtilConfig):
     def layout(self, text, headings):
         """The format that `text` is or names; with ``help`` the names are printed, and that is all."""
         return OutputFormat(self.load().get_format_string(text), headings=headings)
+
+
+class RankSet:
+    """The columns of a line about several ranks, of which `hosts` (Hostlist) are the hosts."""
+
+    COLUMNS = ("nnodes", "ranks", "nodelist")
+
+    def __init__(self, ranks, hosts):
+        self._ranks, self._hosts = IDset(str(ranks)), hosts
+
+    @property
+    def nnodes(self):
+        return len(self._ranks)
+
+    @property
+    def ranks(self):
+        return str(self._ranks)
+
+    @property
+    def nodelist(self):
+        return str(self._hosts[self._ranks])
+
+    def add(self, other):
+        self._ranks.add(other.ranks)
 
 
 def words(options):

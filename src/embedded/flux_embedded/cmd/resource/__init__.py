@@ -11,17 +11,24 @@ from flux_engine.command.options import Parser
 
 
 def drain(args):
+    """``drain`` and ``undrain``."""
     if args.targets is None:
         return listing.drained(args)
+    if args.update and args.force:
+        raise CommandError("Only one of --force and --update may be specified")
     payload = {"targets": args.targets}
+    if args.update or args.force:
+        force = ("update", "overwrite", "force-overwrite")
+        payload["mode"] = force[min(args.force, 2)]
     if args.reason:
         payload["reason"] = " ".join(args.reason)
-    flux.Flux().rpc("resource.drain", payload).get()
-    return 0
-
-
-def undrain(args):
-    flux.Flux().rpc("resource.undrain", {"targets": args.targets}).get()
+    try:
+        flux.Flux().rpc(f"resource.{args.subcommand}", payload).get()
+    except FileExistsError as exc:
+        if args.subcommand == "undrain":
+            raise
+        hint = "flux-resource: INFO: Use --force to overwrite existing drain reason"
+        raise CommandError(f"{exc}\n{hint}") from None
 
 
 def reload(args):
@@ -40,12 +47,21 @@ def change_property(args):
 
 def main(argv):
     parser = Parser("flux-resource")
-    one = parser.command("drain", drain, "drain ranks, or list those that are drained")
-    one.add_table()
-    one.add_argument("targets", metavar="RANKS|HOSTS", nargs="?")
-    one.add_argument("reason", metavar="REASON", nargs=argparse.REMAINDER)
-    one = parser.command("undrain", undrain, "have drained ranks used again")
-    one.add_argument("targets", metavar="RANKS|HOSTS")
+    for name, text in (
+        ("drain", "drain ranks, or list those that are drained"),
+        ("undrain", "have drained ranks used again"),
+    ):
+        one = parser.command(name, drain, text)
+        one.flag("-u", "--update", text="whether they were so before or not; earlier reasons stay")
+        one.add_argument(
+            "-f", "--force", action="count", default=0, help="with this reason; twice: and time"
+        )
+        if name == "drain":
+            one.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="list these only")
+            one.add_queues()
+            one.add_table()
+        one.add_argument("targets", metavar="RANKS|HOSTS", nargs="?" if name == "drain" else None)
+        one.add_argument("reason", metavar="REASON", nargs=argparse.REMAINDER)
     for name, function, text in (
         ("list", listing.list_resources, "list what is free and what is not"),
         ("info", listing.info, "print how many nodes, cores and GPUs there are"),
@@ -56,6 +72,8 @@ def main(argv):
         one.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="these only")
         one.add_queues()
         if name == "list":
+            one.flag("--skip-empty", text="leave out states without resources, as with -i")
+            one.flag("--no-skip-empty", text="leave none out")
             one.add_table()
     one = parser.command("reload", reload, "take another R")
     one.flag("-f", "--force", text="even if it has ranks that are not there")

@@ -7,7 +7,8 @@ import flux
 from flux.idset import IDset
 from flux.queue import queue_config_fetch
 from flux.resource import ResourceSet, resource_list, resource_status
-from flux_embedded.cmd.lib.tables import Formats, words
+from flux.util import Deduplicator
+from flux_embedded.cmd.lib.tables import Formats, RankSet, words
 from flux_engine.command.errors import CommandError
 
 STATES = ("free", "allocated", "down", "up", "all")
@@ -31,10 +32,15 @@ FORMATS = {
     ),
     "rlist": ("Format including resource list details", _COLUMNS + "?:+{ngpus:>5} {rlist}"),
 }
+_DRAINED = "{timestamp!d:%b%d %R::<12} {state:<8.8} "
 DRAIN_FORMATS = {
+    "long": (
+        "Long flux-resource drain format string",
+        _DRAINED + "{ranks:<8.8+} {reason:<30.30+} {nodelist}",
+    ),
     "default": (
         "Default flux-resource drain format string",
-        "{timestamp!d:%b%d %R::<12} {state:<8.8} {reason:<30.30+} {nodelist}",
+        _DRAINED + "{reason:<30.30+} {nodelist}",
     ),
 }
 DRAIN_HEADINGS = {
@@ -45,7 +51,6 @@ DRAIN_HEADINGS = {
     "ranks": "RANKS",
     "nodelist": "NODELIST",
 }
-DRAINED_SETS = ("nnodes", "ranks", "nodelist")
 
 
 def queue_ranks(rset, queues, names):
@@ -135,7 +140,7 @@ def list_resources(args):
         for state, rset in rsets.items()
         for row in rows_of(state, rset, layout.fields, requires)
     ]
-    if args.include:
+    if args.skip_empty or (args.include and not args.no_skip_empty):
         rows = [row for row in rows if row.nnodes]
     layout.print_items(rows, no_header=args.no_header)
 
@@ -159,27 +164,28 @@ def print_r(args):
     print(_selected(args).encode())
 
 
-class Drained:
+class Drained(RankSet):
     """Ranks that were drained at one time, with one reason."""
 
-    def __init__(self, status, state, ranks):
-        why = status.get_drain_info(ranks.first())
+    def __init__(self, status, state, rank):
+        super().__init__(rank, status.nodelist)
+        why = status.get_drain_info(rank)
         self.timestamp, self.reason = why.timestamp, why.reason
         self.state = state
-        self.nnodes = len(ranks)
-        self.ranks, self.nodelist = str(ranks), str(status.nodelist[ranks])
 
 
 def drained(args):
     """The ranks that are drained; those that a job still holds are ``draining``."""
     layout = Formats("flux-resource", DRAIN_FORMATS, "drain").layout(args.format, DRAIN_HEADINGS)
-    status = resource_status(flux.Flux()).get()
-    # Ranks whose lines are the same but for the ranks are one line, as in flux-core.
-    same = layout.copy(except_fields=list(DRAINED_SETS))
-    groups = {}
+    handle = flux.Flux()
+    asked, queues = resource_status(handle), queue_config_fetch(handle)
+    status, queues = asked.get(), queues.get()
+    if args.queue:
+        status.filter(queue_ranks(status.rset, queues, words(args.queue)))
+    if args.include:
+        status.filter(args.include)
+    rows = Deduplicator(layout, list(RankSet.COLUMNS), RankSet.add)
     for state in ("draining", "drained"):
         for rank in status[state]:
-            line = same.format(Drained(status, state, IDset(str(rank))))
-            groups.setdefault(line, (state, IDset()))[1].set(rank)
-    rows = [Drained(status, state, ranks) for state, ranks in groups.values()]
+            rows.append(Drained(status, state, rank))
     layout.print_items(rows, no_header=args.no_header)

@@ -113,9 +113,13 @@ class Housekeeping(Part):
         self.service.respond(msg)
 
     def describe(self):
-        """``{id: {allocated: ranks}}``, as `flux.resource.resource_status` reads it."""
+        """``{id: {t_start, allocated: ranks, pending: ranks}}``; the pending ones are those whose script has not ended."""
         return {
-            jobid.f58(id): {"allocated": idset.text(set(rset.ranks(visit.job.R)) - visit.job.freed)}
+            jobid.f58(id): {
+                "t_start": visit.t_start,
+                "allocated": idset.text(set(rset.ranks(visit.job.R)) - visit.job.freed),
+                "pending": idset.text(visit.active),
+            }
             for id, visit in self.visits.items()
         }
 
@@ -124,6 +128,7 @@ class Visit:
     """Housekeeping of one job.
 
     Attributes:
+        t_start (float): when it began
         active (set): ranks whose script has not ended
         over (bool): it has ended; no more ranks are freed
     """
@@ -133,6 +138,7 @@ class Visit:
         self.service = housekeeping.service
         self.job = job
         self.over = False
+        self.t_start = self.service.now()
         self.active = set(rset.ranks(job.R)) - job.freed
         self._command, self._mock = command, mock
         self._timers = []  # of mock scripts

@@ -15,7 +15,10 @@ from flux_engine.resource.inventory import Inventory
 from flux_engine.resource.state import ResourceState, targets
 
 #: The payload of drain and undrain.
-_DRAIN = {"targets": str, "reason?": str}
+_DRAIN = {"targets": str, "reason?": str, "mode?": str}
+
+#: Mode of them -> `overwrite` of their events (RFC 44): what changes of a rank that is drained already.
+_MODES = {None: 0, "update": 0, "overwrite": 1, "force-overwrite": 2}
 
 
 class Resource(Service):
@@ -90,7 +93,9 @@ class Resource(Service):
         if event["name"] == "undrain":
             self.state.drains.undrain(ranks)
         else:
-            self.state.drains.drain(ranks, event["timestamp"], context.get("reason"))
+            self.state.drains.drain(
+                ranks, event["timestamp"], context.get("reason"), context.get("overwrite", 0)
+            )
 
     # -- ranks joining and leaving ------------------------------------------------------------------
 
@@ -153,30 +158,38 @@ class Resource(Service):
 
     @request("drain", form=_DRAIN)
     def drain(self, msg):
-        ranks = self._targets(msg)
+        ranks, overwrite = self._targets(msg), self._overwrite(msg)
         already = idset.intersect(ranks, self.state.drains.explained())
-        if already:
+        if already and "mode" not in msg.body:
             raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
-        self._drain(ranks, msg.body.get("reason"))
+        self._drain(ranks, msg.body.get("reason"), overwrite)
         self._update()
         self.respond(msg)
 
-    def _drain(self, ranks, reason):
-        self.state.drains.drain(ranks, self.now(), reason)
-        self._record_ranks("drain", ranks, {"reason": reason} if reason else {})
+    def _overwrite(self, msg):
+        """The `overwrite` of a request's mode."""
+        mode = msg.body.get("mode")
+        if mode not in _MODES:
+            raise OSError(errno.EINVAL, f"invalid mode {mode!r} specified")
+        return _MODES[mode]
 
-    def _record_ranks(self, name, ranks, more):
+    def _drain(self, ranks, reason, overwrite=0):
+        self.state.drains.drain(ranks, self.now(), reason, overwrite)
+        self._record_ranks("drain", ranks, reason, overwrite)
+
+    def _record_ranks(self, name, ranks, reason, overwrite):
         context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
-        self._record(name, {**context, **more})
+        more = {"reason": reason} if reason else {}
+        self._record(name, {**context, **more, "overwrite": overwrite})
 
     @request("undrain", form=_DRAIN)
     def undrain(self, msg):
-        ranks = self._targets(msg)
+        ranks, overwrite = self._targets(msg), self._overwrite(msg)
         others = idset.difference(ranks, self.state.drains.ranks)
-        if others:
+        if others and "mode" not in msg.body:
             raise FileExistsError(errno.EEXIST, f"{_ranks(others)} not drained")
         self.state.drains.undrain(ranks)
-        self._record_ranks("undrain", ranks, {})
+        self._record_ranks("undrain", ranks, msg.body.get("reason"), overwrite)
         self._update()
         self.respond(msg)
 
