@@ -501,10 +501,9 @@ class State:
             demands = [demand.on(ranks)._replace(claim=None) for demand in job.demands]
             return [d for d in demands if room.room(d, now, inf, ())[0] >= d.count]
 
-        def suffices_from(demand: Demand) -> float:
-            return room.earliest([demand], inf, now, now, False)
-
-        demand = min(usable(~others) or usable(-1), key=suffices_from)
+        demands = usable(~others) or usable(-1)
+        since = [room.earliest([demand], inf, now, now, False) for demand in demands]
+        demand = demands[since.index(min(since))]
         ways = [use.where for use in self.running.values() if use.end == inf]
         ways = [where for where in ways if mask(where) & demand.ranks]
         one = ways[0] if len(ways) == 1 else {}
@@ -512,7 +511,7 @@ class State:
             line = demand.ranks.bit_length() - 1
             return {line: (max(0, demand.count - sum(one.get(line, ()))),)}
         last = max([use.end for use in room.uses if use.end < inf], default=now)
-        times = (now, min(suffices_from(demand), last))
+        times = (now, min(*since, last))
         kinds = [mask(one), *(room.room(demand, time, inf)[1] for time in times), -1]
         ranks = [rank for rank in members(demand.ranks) if rank in self.totals]
         kept: Where = {}

@@ -99,13 +99,12 @@ class Availability:
         if not there:
             return total
         for time in {start, *(use.start for use in there if start < use.start < end)}:
-            uses = [use for use in there if use.start <= time < use.end]
-            claims = [use.claim for use in uses if use.claim]
-            if claim and any(claim.apart_from(other) >> rank & 1 for other in claims):
-                return (-1,) * len(total)
             free = total
-            for use in uses:
-                free = tuple(map(sub, free, use.where[rank]))
+            for use in there:
+                if use.start <= time < use.end:
+                    if claim and use.claim and claim.apart_from(use.claim) >> rank & 1:
+                        return (-1,) * len(total)
+                    free = tuple(map(sub, free, use.where[rank]))
             least = tuple(map(min, least, free))
         return least
 
