@@ -285,7 +285,7 @@ class GivingRule(AdmissionRule):
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Allocate to `job` resources that this rule keeps for it, if all rules let it start there
-        (``host.admission.second_look``); otherwise it frees them, and raises the result of that.
+        (``host.admission.let_keep``).
 
         Args:
             job (PendingJob): a job that may start now

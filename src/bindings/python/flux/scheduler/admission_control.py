@@ -508,11 +508,10 @@ class AdmissionControl:
         for request in refused.deferral.instead:
             try:
                 alloc = source.alloc(job.jobid, request)
-            except (OSError, ValueError):
-                continue  # no room; and not the user's own request
-            if self.second_look(job, pool, job.jobid) is None:
+                self.let_keep(job, pool)
                 return alloc
-            pool.free(job.jobid)
+            except (OSError, ValueError):
+                pass  # no room; and not the user's own request
         raise refused
 
     def defer_without_room(self, job: PendingJob) -> None:
@@ -526,6 +525,14 @@ class AdmissionControl:
         """Return why a job that is within its bounds may not start on allocation `jobid` of a pool,
         or None."""
         return self._look_at(job, pool, holding_of(pool, jobid))
+
+    def let_keep(self, job: PendingJob, pool: ResourcePool) -> None:
+        """Free the allocation of a job that is within its bounds, and raise JobDeferred, if a rule
+        does not let it start there."""
+        refused = self.second_look(job, pool, job.jobid)
+        if refused is not None:
+            pool.free(job.jobid)
+            raise refused
 
     def _look_at(self, job: PendingJob, pool: Any, held: Holding) -> JobDeferred | None:
         if job.bounds is None or held[1:] != job.bounds.least:

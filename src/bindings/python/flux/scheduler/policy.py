@@ -675,19 +675,27 @@ class PolicyScheduler(Scheduler):
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
         """Return the reason of a job's wait, in one sentence; None if it could start now. `facts`
         are those of ``ResourcePool.explain()``, if already computed."""
+        return self.kind_of_wait(job, facts)[1]
+
+    def kind_of_wait(
+        self, job: PendingJob, facts: dict[str, Any] | None = None
+    ) -> tuple[str, str | None]:
+        """Return the kind of a job's wait: the name of an admission rule such as ``reservation``,
+        or ``order``, ``down``, ``resources``; and its reason, as `why`."""
         decision = self.decision
         head = decision.ahead_of(job)
         if head is not None and not decision.looks_past_heads:
-            return behind(head.name, head.userid)
+            return "order", behind(head.name, head.userid)
         cause = self.admission.why(job)
         if cause is not None:
-            return cause.reason
+            return cause
         if not facts and not self.planning.pool_can("explain"):
-            return "insufficient resources"
+            return "resources", "insufficient resources"
         facts = facts or self.facts.explain(job.resource_request)
         if head is not None and not facts["reason"]:
-            return behind(head.name, head.userid)
-        return describe(facts) or decision.why(job)
+            return "order", behind(head.name, head.userid)
+        is_down = self.facts.waits_for_down_ranks(job.resource_request)
+        return "down" if is_down else "resources", describe(facts) or decision.why(job)
 
     # -- requests ----------------------------------------------------------------------------------
 

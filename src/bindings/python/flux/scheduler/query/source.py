@@ -94,18 +94,3 @@ class QuerySource:
         last_first = heapq.merge(others, sorted(own, reverse=True), reverse=True)
         for _, some in groupby(last_first, itemgetter(0)):
             yield from sorted(jobid for _, jobid in some)
-
-    def kind_of_wait(self, job: PendingJob) -> str:
-        """Return the kind of a job's wait: the name of an admission rule such as ``reservation``,
-        or ``order``, ``down``, ``resources``."""
-        policy, decision = self.policy, self.policy.decision  # as PolicyScheduler.why()
-        head = decision.ahead_of(job)
-        if head is not None and not decision.looks_past_heads:
-            return "order"
-        cause = policy.admission.why(job)
-        if cause is not None:
-            return str(cause.rule)
-        if head is not None and not policy.facts.explain(job.resource_request)["reason"]:
-            return "order"
-        waits = policy.facts.waits_for_down_ranks(job.resource_request)
-        return "down" if waits else "resources"

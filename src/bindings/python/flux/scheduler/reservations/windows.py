@@ -246,11 +246,9 @@ class ActiveWindows(ReservationPart):
         self._host.placeholders.free(entry.placeholder)
         try:
             alloc = pool.alloc_on(job.jobid, request, ranks)
-            if self._host.admission.second_look(job, pool, job.jobid) is not None:
-                pool.free(job.jobid)
-                return None  # the ranks outside may be others
+            self._host.admission.let_keep(job, pool)
         except InsufficientResources:
-            return None
+            return None  # the ranks outside may be others
         finally:
             self._placeholder(entry)
         self._note_inside(job.jobid, entry.name, end, window)

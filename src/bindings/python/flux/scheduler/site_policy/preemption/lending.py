@@ -120,16 +120,13 @@ class Lending(Part):
             jobid, cls.name, popcount(pool.held_ranks(jobid)), now, job.userid, cls.rank
         )
         of_class = [one for one in lent.victims.values() if one.cls == cls.name]
-        refused = self._host.admission.second_look(job, pool, jobid)
+        self._host.admission.let_keep(job, pool)
         if (
-            refused is not None
-            or not plan.contains(taker, [*lent.victims, jobid])
+            not plan.contains(taker, [*lent.victims, jobid])
             or self._beyond([*of_class, victim], start) is not None
             or not self.keep_rest(lent, jobid, job.resource_request, limit, plan, end)
         ):
             pool.free(jobid)
-            if refused is not None:
-                raise refused
             return None
         plan.pin(taker)
         lent.victims[jobid], lent.requests[jobid] = victim, job.resource_request

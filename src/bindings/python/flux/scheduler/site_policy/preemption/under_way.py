@@ -477,25 +477,20 @@ class PreemptionsUnderWay(Part):
         in_promise, is_kept = preemption.in_promise, bool(preemption.placeholders)
         if in_promise and not preemption.ended - preemption.held:
             return None
-        pool, past_heads = self._host.resources, self._host.decision.looks_past_heads
+        past_heads = self._host.decision.looks_past_heads
         others_too = preemption.state != ENDING and (past_heads or not self._out_of_turn)
         self._placeholders.free(preemption.placeholders)
-        refused = None
         try:
             if in_promise:
                 alloc = self._kept.alloc_beside(job, plan, preemption)
             else:
                 alloc = self._kept.alloc(job, plan, preemption, others_too)
-        except InsufficientResources:
-            pass  # what is free of it is kept on
-        else:
-            refused = self._host.admission.second_look(job, pool, job.jobid)
-            if refused is None:
-                return alloc
-            pool.free(job.jobid)
-        self._kept.keep(preemption)
-        if refused is not None:
-            raise refused
+            self._host.admission.let_keep(job, self._host.resources)
+            return alloc
+        except InsufficientResources as exc:
+            self._kept.keep(preemption)  # what is free of it is kept on
+            if isinstance(exc, JobDeferred):
+                raise
         if in_promise:
             until, now = preemption.expected, self._host.now()
             if is_kept and now < until + OWN_RANKS_ONLY_S:
