@@ -308,7 +308,8 @@ class Passes:
         if self.requests.to_sweep:
             self.requests.sweep()
         if self.when_empty or self.requests.queue:
-            self.pace.event(self.clock.now())
+            if self.main.soon is None:  # else no time passes in a pass
+                self.pace.event(self.clock.now())
             if self.forecasts is not None:
                 self._allowance.event()
             try:
@@ -327,9 +328,8 @@ class Passes:
             if self.keeps_going:
                 return
             self.close()
-        if not main.armed:
-            delay = self.pace.delay
-            main.arm(delay if delay > self._backoff else self._backoff)
+        delay = self.pace.delay
+        main.arm(delay if delay > self._backoff else self._backoff)
 
     def close(self) -> None:
         error = self.main.close()

@@ -332,6 +332,11 @@ class PromisedJobs(Protocol):
         """Whether an unpromised job may be promised a start; if not, no job behind it that could
         use the same ranks may be."""
 
+    def is_passed_over(self, job: PendingJob) -> bool:
+        """Whether an unpromised job, and those behind it that could use the same ranks, are neither
+        promised a start nor kept out by a rule until a promise is dropped: as many jobs ahead as
+        may have one have one."""
+
     def is_kept_out(self, job: PendingJob) -> bool:
         """Whether a rule keeps a job from starting, so that no other waits for it."""
 
@@ -495,7 +500,11 @@ class Walk:
             sources += zip(self._groups, repeat(None))
         if promises is not None:
             sources.append((promises, None))
-            sources += zip(backlog.by_ranks.values(), backlog.by_ranks)
+            sources += [
+                (jobs, ranks)
+                for ranks, jobs in backlog.by_ranks.items()
+                if not promises.is_passed_over(jobs.first)
+            ]
             if backlog.returning:
                 sources += [(group, group.ranks) for group in backlog.returning]
             self._unpromised.clear()

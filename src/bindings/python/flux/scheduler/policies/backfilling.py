@@ -438,6 +438,12 @@ class BackfillInOrder(Backfilling):
             job, turn_of
         ) < limit and not self.backlog.is_behind_another(job, turn_of(job))
 
+    def is_passed_over(self, job: PendingJob) -> bool:
+        limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
+        if limit is None or self.policy.admission.engaged:
+            return False
+        return self.promises.count_before(job, turn_of) >= limit
+
     def is_kept_out(self, job: PendingJob) -> bool:
         admission = self.policy.admission
         return admission.engaged and next(admission.deferrals(job), None) is not None
