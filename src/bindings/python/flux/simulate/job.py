@@ -45,6 +45,7 @@ class Job:
         submit (float): submission, seconds since the start of the workload
         run (float): run time in seconds if nothing ends it
         limit (float): time limit in seconds; `NO_LIMIT`: none
+        seconds (float): from its start to its end: the limit is a hard end
         shape (Shape): its request; None if ``extra`` has ``jobspec``
         size (int): its size in the workload's unit (nodes or cores)
         user, queue (str or None)
@@ -60,7 +61,7 @@ class Job:
 
     __slots__ = (
         "id", "submit", "run", "limit", "shape", "size", "user", "group", "queue", "urgency", "extra", "after",
-        "status",
+        "status", "seconds",
     )  # fmt: skip
 
     def __init__(
@@ -80,11 +81,7 @@ class Job:
         self.queue = queue
         self.urgency = urgency
         self.extra = extra
-
-    @property
-    def seconds(self):
-        """Seconds from its start to its end: the limit is a hard end."""
-        return self.limit if self.limit and self.limit < self.run else self.run
+        self.seconds = limit if limit and limit < run else run
 
     def submission_after(self, end):
         """Return its submission, if the job that it follows ends at `end`; both in seconds."""

@@ -156,7 +156,9 @@ def idset_text(mask: int) -> str:
     rest = mask >> low
     if rest & (rest + 1) == 0:
         high = mask.bit_length() - 1
-        return f"{low}-{high}" if high > low else f"{low}"
+        text = f"{low}-{high}" if high > low else f"{low}"
+        _keep(text, mask)
+        return text
     if rest.bit_length() < 128:
         return _short_text(mask)
     return _long_text(mask)

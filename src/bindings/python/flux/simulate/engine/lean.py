@@ -244,16 +244,17 @@ class LeanEngine:
         if self.grain == "batch":
             ends, actions = self._ends, self._actions
             while ends and ends[0][0] <= when:
-                self._end(when)
+                self._end()
             while actions and actions[0][0] <= when:
-                self._act(when)
+                self._act()
             while self._next_time <= when:
-                self._submit(when)
+                self._submit()
             return True
-        steps = [self._end, self._act, self._submit]
+        coming = [(self._next_time,)]
+        steps = [(self._ends, self._end), (self._actions, self._act), (coming, self._submit)]
         if self.grain == "event-submit":
             steps.reverse()
-        any(step(when) for step in steps)
+        next(step for queue, step in steps if queue and queue[0][0] <= when)()
         if when != self._instant:
             # Convention 2 of golden/schedules/README.md: at an instant, the first pass of a planner
             # by limits already counts as free the resources of jobs whose limits end then.
@@ -287,34 +288,25 @@ class LeanEngine:
             else:
                 heapq.heappush(self._ends, entry)
 
-    # Each step processes one event that is due. It returns False if there is none.
+    # Each step processes one event, which is due.
 
-    def _end(self, when):
-        if not self._ends or self._ends[0][0] > when:
-            return False
+    def _end(self):
         entry = heapq.heappop(self._ends)
         if entry[2].end_entry is entry:
             self._finish(entry[2])
-        return True
 
     def _finish(self, active):
         limit = active.limit or active.job.limit
         timeout = limit and active.job.run > limit
         self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
 
-    def _act(self, when):
-        if self._actions and self._actions[0][0] <= when:
-            heapq.heappop(self._actions)[2](self)
-            return True
-        return False
+    def _act(self):
+        heapq.heappop(self._actions)[2](self)
 
-    def _submit(self, when):
-        if self._next_time <= when:
-            index = self._next
-            self._next_time, self._next = next(self._coming, NO_JOB)
-            self._arrive(index)
-            return True
-        return False
+    def _submit(self):
+        index = self._next
+        self._next_time, self._next = next(self._coming, NO_JOB)
+        self._arrive(index)
 
     def _arrive(self, index):
         self._arrived += 1

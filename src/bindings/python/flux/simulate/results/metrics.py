@@ -182,7 +182,7 @@ class Sweep:
 
     def __init__(self, outcome):
         workload = outcome.workload
-        jobs, units = workload.jobs, workload.units
+        jobs, units, sizes = workload.jobs, workload.units, outcome.size
         used = lost = 0.0
         horizon = min(jobs[-1].submit, outcome.until) if jobs else 0.0
         times = outcome.end, outcome.end, outcome.submit, outcome.start
@@ -201,56 +201,56 @@ class Sweep:
                 [*events, *added],
                 key=lambda event: changes[~event][0] if event < 0 else times[event & 3][event >> 2],
             )
+        if REJECTED in outcome.how:
+            refused = outcome.how
+            events = [one for one in events if one < 0 or refused[one >> 2] != REJECTED]
         step = max([outcome.last, horizon, *(when for when, _ in outcome.changes)]) / STEPS or 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
-        gone = bytearray(map(REJECTED.__eq__, outcome.how))
-        how, sizes = outcome.how, outcome.size
-        waiting = []
+        weights = array("d", [one * (job.limit or job.seconds) for one, job in zip(sizes, jobs)])
+        gone = bytearray(len(jobs))
+        waiting = []  # heap of (size, index), with jobs that are gone
         busy = area = length = 0
         busy_area = queue_area = length_area = 0.0
         before = bucket = 0.0
         for event in events:
             kind, index = event & 3, event >> 2
-            if event < 0:
-                when, more, fewer = changes[~event]
-            elif how[index] == REJECTED:
-                continue
-            else:
-                when, size = times[kind][index], sizes[index]
+            when = times[kind][index] if event >= 0 else changes[~event][0]
             if when > before:
                 span = when - before
-                if before < horizon:
-                    part = span if when < horizon else horizon - before
-                    used += busy * part
-                    while waiting and gone[waiting[0][1]]:
-                        heapq.heappop(waiting)
-                    if waiting and waiting[0][0] <= units - busy:
-                        lost += (units - busy) * part
-                busy_area += busy * span
+                work = busy * span
+                busy_area += work
                 queue_area += area * span
                 length_area += length * span
+                if before < horizon:
+                    if when > horizon:
+                        span = horizon - before
+                        work = busy * span
+                    used += work
+                    if length:
+                        while gone[waiting[0][1]]:
+                            heapq.heappop(waiting)
+                        if waiting[0][0] <= units - busy:
+                            lost += (units - busy) * span
                 before = when
                 if when - bucket >= step:
                     self._note(bucket, when, busy_area, queue_area, length_area)
                     bucket, busy_area, queue_area, length_area = when, 0.0, 0.0, 0.0
             if event < 0:
+                _, more, fewer = changes[~event]
                 busy += more
                 units -= fewer
+            elif kind == SUBMISSION:
+                heapq.heappush(waiting, (sizes[index], index))
+                area += weights[index]
+                length += 1
             elif kind == END:
-                busy -= size
+                busy -= sizes[index]
             else:
-                job = jobs[index]
-                weight = size * (job.limit or job.seconds)
-                if kind == SUBMISSION:
-                    heapq.heappush(waiting, (size, index))
-                    area += weight
-                    length += 1
-                    continue
                 gone[index] = 1
-                area -= weight
+                area -= weights[index]
                 length -= 1
                 if kind == START:
-                    busy += size
+                    busy += sizes[index]
         if before > bucket:
             self._note(bucket, before, busy_area, queue_area, length_area)
         self.used, self.lost = used, lost

@@ -2,6 +2,7 @@
 """Build the jobs of a simulation, and their machine, from records."""
 
 import functools
+import itertools
 import math
 import numbers
 import os
@@ -273,16 +274,11 @@ def _compare_with_starts(records, machine, unit, notes):
     """Warn if the trace's own schedule exceeds the machine."""
     events = []
     for record in records:
-        if record.wait is None or not record.run:
-            continue
-        size = _shape(record, machine, unit)[1]
-        start = record.submit + record.wait
-        events += [(start, size), (start + record.run, -size)]
-    events.sort()
-    most = used = 0
-    for _, change in events:
-        used += change
-        most = max(most, used)
+        if record.wait is not None and record.run:
+            size = _shape(record, machine, unit)[1]
+            start = record.submit + record.wait
+            events += [(start, size), (start + record.run, -size)]
+    most = max(itertools.accumulate(change for _, change in sorted(events)), default=0)
     units = machine.units(unit)
     if most > units * (NAMED if "from the trace" in machine.source else ROUNDING):
         notes.warn(

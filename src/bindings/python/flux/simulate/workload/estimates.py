@@ -38,7 +38,8 @@ def estimator(text):
 
 
 def _popular(run, rng):
-    most = next((head for head in HEADS if head >= max(run, 86400)), run)
+    longer = HEADS[bisect.bisect_left(HEADS, max(run, 86400)) :]
+    most = longer[0] if longer else run
     chance = rng.random()
     if chance < MOST:
         return float(most)

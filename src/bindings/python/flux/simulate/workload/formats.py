@@ -54,10 +54,10 @@ def _checked(source, form):
 
 def _within_reason(source, record):
     """Return the record if its times are plausible."""
-    for name, value in (("submit", record.submit), ("run", record.run)):
-        if value is not None and value > LONGEST:
-            text = f"its {name} time of {value:g} s is more than a thousand years"
-            raise source.error(0, f"job {record.id}: {text}")
+    if record.submit > LONGEST or (record.run or 0) > LONGEST:
+        name = "submit" if record.submit > LONGEST else "run"
+        text = f"its {name} time of {getattr(record, name):g} s is more than a thousand years"
+        raise source.error(0, f"job {record.id}: {text}")
     if record.limit and record.limit > LONGEST:
         source.notes.count("jobs have a limit of more than a thousand years: none is taken")
         return record._replace(limit=None)

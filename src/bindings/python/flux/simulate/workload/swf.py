@@ -46,7 +46,7 @@ def read(source):
         if len(words) > FIELDS:
             notes.count(f"lines have more than {FIELDS} columns: the rest is ignored", number)
         try:
-            values = [float(word) for word in words[:FIELDS]]
+            values = list(map(float, words[:FIELDS]))
         except ValueError:
             wrong = next(column for column, word in enumerate(words, 1) if not is_number(word))
             text = f"column {wrong} is {words[wrong - 1][:40]!r}, not a number"
