@@ -254,8 +254,8 @@ class AdmissionRule:
         return {}
 
 
-#: ``(numbers, maxima)``: a job may start while no number is above its maximum.
-Bound = Tuple[List[Any], Tuple[float, ...]]
+#: ``(numbers, index, maximum)``: a job may start while ``numbers[index]`` is not above the maximum.
+Bound = Tuple[List[Any], int, float]
 
 #: A change of the resources that a job holds: the numbers of nodes, cores, GPUs and jobs.
 Change = Tuple[int, int, int, int]
@@ -269,14 +269,12 @@ class Bounds(NamedTuple):
         version: number of the last change of counting rules included
         least: minimum numbers of nodes, cores and GPUs that the request takes
         is_exact: whether it takes these on any ranks
-        numbers, most: lists of numbers, and the maxima of all of them
     """
 
     version: int
     least: tuple[int, int, int]
     is_exact: bool
-    numbers: list[list[Any]]
-    most: tuple[float, ...]
+    bounds: list[Bound]
 
 
 class GivingRule(AdmissionRule):

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import chain
-from operator import gt
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
@@ -429,9 +427,9 @@ class AdmissionControl:
             found = job.bounds
             if found is None or found.version != self._version:
                 found = self._enter_bounds(job)
-            # a loop in C, since it is for each job that is examined
-            if any(map(gt, chain.from_iterable(found.numbers), found.most)):
-                return self._checking
+            for numbers, at, most in found.bounds:
+                if numbers[at] > most:
+                    return self._checking
         return self._asked_always
 
     def _enter_bounds(self, job: PendingJob) -> Bounds:
@@ -439,9 +437,7 @@ class AdmissionControl:
         facts, request = self._facts, job.resource_request
         bounds = [bound for rule in self._counting for bound in rule.bounds(job)]
         least, is_exact = facts.least_of(request), facts.takes_least(request)
-        most = tuple(chain.from_iterable([most for _, most in bounds]))
-        numbers = [numbers for numbers, _ in bounds]
-        found = job.bounds = Bounds(self._version, least, is_exact, numbers, most)
+        found = job.bounds = Bounds(self._version, least, is_exact, bounds)
         return found
 
     def check(self, job: PendingJob) -> None:

@@ -293,13 +293,12 @@ class BudgetRule(ScopedRule):
             self._timer = self.host.call_at(self._next_end, self._period_ends)
         takes = self.host.facts.most_nodes(job.resource_request), *known.least[1:]
         # Usually enough is left for its whole limit, regardless of the period's end.
-        found: list[Bound] = []
-        for account in known.uses:
-            most = [inf] * len(DIMENSIONS)
-            for at, hours in account.bounds:
-                most[at] = hours - takes[at] * known.limit if takes[at] else inf
-            found.append((account.used, tuple(most)))
-        return found
+        return [
+            (account.used, at, most - takes[at] * known.limit)
+            for account in known.uses
+            for at, most in account.bounds
+            if takes[at]
+        ]
 
     def _least(self, request: Any) -> Amounts:
         """Return the minimum that a request takes; at least its requested nodes, and one."""

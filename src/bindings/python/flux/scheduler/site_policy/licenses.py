@@ -322,7 +322,7 @@ class LicenseRule(CountingRule):
         found: list[Bound] = []
         for name, count in self._asked(job.jobid).items():
             # Of a planned one the plan decides.
-            found.append((self.uses[name].excess, (-inf if name in self._planned else -count,)))
+            found.append((self.uses[name].excess, 0, -inf if name in self._planned else -count))
         return found
 
     def check(self, job: PendingJob) -> Deferral | None:

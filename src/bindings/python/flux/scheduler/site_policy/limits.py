@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import inf
-from operator import add, sub
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
@@ -59,7 +58,7 @@ class Amount(NamedTuple):
 
     def plus(self, other: Amount) -> Amount:
         """Return the sum of both."""
-        return Amount(*map(add, self, other))
+        return Amount(*[one + two for one, two in zip(self, other)])
 
 
 #: Limited quantities, in the order of checks.
@@ -128,7 +127,7 @@ class LimitUse(ScopedUse):
         self.certain: dict[int, PendingJob] = {}
 
     def expect(self, known: Any, times: float) -> None:
-        self.pending[:] = map(add if times > 0 else sub, self.pending, known.least)
+        super().expect(known, times)
         if self.certain:
             self.count_claims()
 
@@ -210,9 +209,8 @@ class LimitRule(ScopedRule):
         for use in self.counted_in(job):
             # The minimum number of nodes is unknown for a job that may share them.
             is_known = least.nodes or use.entry.most[0] is None
-            found.append((use.claims, (inf, 0) if is_known else (0, inf)))
-            most = [inf if most is None else most for most in use.entry.most]
-            found.append((use.used, tuple(map(sub, most, takes))))
+            found.append((use.claims, 1 if is_known else 0, 0))
+            found += [(use.used, at, most - takes[at]) for at, most in use.bounds]
         return found
 
     def adds(self, use: LimitUse, job: PendingJob, held: Holding | None = None) -> Amount:
@@ -355,18 +353,25 @@ class LimitRule(ScopedRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        jobs, is_claimed, waits, least = more[JOBS], False, known.waits, known.least
+        _, cores, gpus, jobs = more
+        is_claimed, waits, least = False, known.waits, known.least
         for use in known.uses:
-            use.used[:] = map(add, use.used, more)
+            used = use.used
             if use.entry.most[0] is not None:
                 on = use.ranks
                 if least is not None and least[0]:
                     on.ranks ^= ranks  # whole nodes, which no other job has
                 else:
                     (on.add if jobs > 0 else on.remove)(ranks)
-                    use.used[0] = popcount(on.ranks)
+                used[0] = popcount(on.ranks)
+            used[1] += cores
+            if gpus:
+                used[2] += gpus
+            used[JOBS] += jobs
             if waits:
-                use.pending[:] = map(sub, use.pending, least)
+                pending = use.pending
+                for at, _ in use.bounds:
+                    pending[at] -= least[at]
                 if use.claims[0]:
                     is_claimed = True
             elif jobs < 1 and (use.waiting or use.demoted):
@@ -461,7 +466,7 @@ class LimitRule(ScopedRule):
                 ranks[use] = ranks.get(use, 0) | held.ranks
             yield None
         for use in self.uses.values():
-            if use.entry.most[0] is None:  # those of jobs on the same ones were added
+            if use.entry.most[0] is None:  # they are not counted
                 use.used[0] = popcount(ranks.get(use, 0))
         yield from super().report(caller)
 
