@@ -216,6 +216,26 @@ def test_an_order_of_the_schedulers_own_counts_instead():
 
 
 @POLICIES
+def test_the_order_changes_at_the_end_of_a_period_however_long_it_has_stayed_the_same(policy, args):
+    """The use of a running job reaches that of an earlier one after some hours."""
+    rig = load(policy, args, **{"half-life": "100d"})
+    submit(rig, 1, 500, slots=4)
+    rig.wait(3600 * 5 - 30)
+    rig.expire(1, rig.now)
+    rig.free(1)
+    rig.alloc(2, jobspec(4), userid=600)
+    rig.settle()
+    for jobid, user in ((3, 500), (4, 600)):
+        submit(rig, jobid, user)
+    assert order(rig) == [4, 3]
+    begun = rig.now
+    while order(rig) == [4, 3]:
+        rig.wait(60)
+    assert 5 * 3600 - 60 <= rig.now - begun <= 5 * 3600 + 90
+    rig.check()
+
+
+@POLICIES
 def test_it_comes_and_goes_with_its_table(policy, args):
     rig = Rig(R(4, 4), policy, *args)
     for jobid, userid in ((1, 500), (2, 500), (3, 600), (4, 600)):

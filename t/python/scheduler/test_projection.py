@@ -151,6 +151,22 @@ def test_a_job_for_nodes_that_are_down_is_told_so_however_long_the_play():
     assert answer["reason"].endswith("1 free of 2 nodes (1 down)")
 
 
+@pytest.mark.parametrize("endless", [False, True])
+def test_a_job_that_never_starts_costs_few_steps_however_short_the_periods_of_fair_share(
+    monkeypatch, endless
+):
+    monkeypatch.setattr("flux.scheduler.projection.player.PLAY_SECONDS", 0.05)
+    rig = Rig(R(2, 4), Backfill, config={"fairshare": {"period": "1m"}}, estimates=False)
+    rig.alloc(1, jobspec(4, duration=0 if endless else 30), userid=1001)
+    rig.wait(600)
+    rig.resource.update(down="1")
+    for jobid in (2, 3):
+        rig.alloc(jobid, jobspec(8, duration=10), userid=1000 + jobid)
+    answer = rig.answer("when", jobspec=jobspec(8, duration=10))
+    # all that would happen was played
+    assert (answer["verdict"], answer["unplanned"]) == ("unknown", 0)
+
+
 # -- children --------------------------------------------------------------------------------------
 
 

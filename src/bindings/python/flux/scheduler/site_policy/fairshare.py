@@ -13,6 +13,7 @@ loaded are looked up in ``job-list``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
@@ -109,6 +110,8 @@ class FairShareRule(CountingRule):
         self._in_force = False
         #: timer of the next computation; None: no job is pending
         self._timer: Timer | None = None
+        self._armed_at = 0.0  # when it was set: a period began then
+        self._calm = 1  # number of periods to skip to if the order stays the same
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -138,6 +141,8 @@ class FairShareRule(CountingRule):
         association, now = (job.get("bank") or "", job["userid"]), self.host.now()
         left = 0.5 ** ((now - until) / self._usage.half_life)
         self._usage.add(association, rate * (until - since) * left, now)
+        if self._calm > 1:
+            self._changed()
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -153,13 +158,17 @@ class FairShareRule(CountingRule):
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         super().alloc(job, attributes)
         if self._timer is None:
-            self._timer = self.host.call_at(self.host.now() + self._period, self._period_ends)
+            self._arm(self.host.now(), 1)
+        if self._calm > 1:
+            self._changed()
 
     def forget(self, known: Counted) -> None:
         (use,) = known.uses
         use.jobs -= 1
         if not use.jobs:
             del self.uses[use.key]
+        if self._calm > 1:
+            self._changed()
 
     def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
         (use,), jobs, since = known.uses, more[3], inf
@@ -169,6 +178,8 @@ class FairShareRule(CountingRule):
             since = self._usage.found(jobid)
         rate = sum(map(mul, more, self._weights))
         self._usage.change(use.key, rate, now, since)
+        if self._calm > 1:
+            self._changed()
         if jobs < 0:
             self.forget(known)
 
@@ -193,9 +204,12 @@ class FairShareRule(CountingRule):
         period: float = self.entries.get("period", PERIOD_S)
         return max(LEAST_PERIOD_S, period)
 
-    def _levels_of(self, associations: list[Association]) -> dict[Association, Level]:
-        """Return the current levels of some associations.  O(associations with any use)."""
-        used = self._used_now()
+    def _levels_of(
+        self, associations: Iterable[Association], seconds: float = 0.0
+    ) -> dict[Association, Level]:
+        """Return the levels of some associations in some seconds, if no job starts or ends until
+        then.  O(associations with any use)."""
+        used = self._used(self.host.now() + seconds)
         banks: dict[str, float] = {}
         for (bank, _), amount in used.items():
             banks[bank] = banks.get(bank, 0.0) + amount
@@ -207,8 +221,7 @@ class FairShareRule(CountingRule):
             for one in associations
         }
 
-    def _used_now(self) -> dict[Association, float]:
-        now = self.host.now()
+    def _used(self, now: float) -> dict[Association, float]:
         return {(key[0], key[1]): self._usage.amount(key, now) for key in self._usage.keys()}
 
     def _period_ends(self) -> None:
@@ -217,13 +230,37 @@ class FairShareRule(CountingRule):
         if not any(use.pending for use in self.uses.values()):
             self._levels.clear()
         elif self._in_force:
-            self._timer = self.host.call_at(self.host.now() + self._period, self._period_ends)
             self._sort()
+            pending = self._levels_of_pending()
+            places = _places(self._levels_of(pending))
+            # All use decays alike, and grows at constant rates if no job starts or ends: so two
+            # associations change places once at most, and equal orders are equal in between.
+            while self._calm > 1 and places != _places(
+                self._levels_of(pending, self._calm * self._period)
+            ):
+                self._calm //= 2
+            self._arm(self.host.now(), self._calm)
+            self._calm *= 2
+
+    def _arm(self, began: float, periods: int) -> None:
+        """Compute the order some periods after `began`, the end of an earlier one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_at = began
+        self._timer = self.host.call_at(began + periods * self._period, self._period_ends)
+
+    def _changed(self) -> None:
+        """Skip no periods until the next ends: a job has come, started or ended."""
+        self._calm = 1
+        passed = (self.host.now() - self._armed_at) // self._period
+        end = self._armed_at + passed * self._period
+        if self._timer is not None and self._timer.when > end + self._period:
+            self._arm(end, 1)
 
     def _sort(self) -> None:
         """Compute the order, and sort the pending jobs again if it has changed."""
         before = self._levels_of_pending()
-        after = self._levels_of(list(before))
+        after = self._levels_of(before)
         if _places(before) != _places(after):
             self._levels = after
             self.host.order_by_share(self._level_of_job)
@@ -270,7 +307,7 @@ class FairShareRule(CountingRule):
             "half_life": self._usage.half_life if self.entries else None,
             "shares": shares,
         }
-        used = self._used_now() if self.entries else {}
+        used = self._used(answer["now"]) if self.entries else {}
         total = sum(used.values())
         jobs = {key: (use.pending, use.jobs - use.pending) for key, use in self.uses.items()}
         yield
