@@ -305,6 +305,17 @@ def test_windows():
     assert answer["kinds"] == [{"kind": "4 cores", "total": 8, "steps": [[2, answer["now"] + 100]]}]
 
 
+def test_windows_end_where_a_head_without_a_promise_in_the_plan_is_to_start():
+    """Under promise=all the next job starts before its latest start."""
+    rig = rig_with(BACKFILL, (6, 102), (8, 200), (2, 500), args=("promise=all",))
+    (kind,) = rig.answer("windows")["kinds"]
+    assert kind["steps"] == [[2, rig.now + 100]]
+    fits = [rig.answer("explain", id=jobid)["jobs"][0]["fits"] for jobid in (2, 3)]
+    assert fits == [{"count": 2}, {"limit": 100.0}]
+    rig.alloc(4, whole(2, 100))
+    assert rig.started() == [1, 4]
+
+
 def test_windows_of_two_kinds_of_nodes():
     mixed = R(4, 4)
     mixed["execution"]["R_lite"].append({"rank": "4-5", "children": {"core": "0-3", "gpu": "0-1"}})

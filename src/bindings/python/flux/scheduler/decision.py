@@ -174,6 +174,11 @@ class Decision:
         (seconds), ``t_latest`` (seconds since the epoch, or None)."""
         return {}
 
+    def plans(self, plan: Plan, job: PendingJob | None = None) -> list[Plan]:
+        """Return the plans into which a job fits that starts now, pending or (None) a new one:
+        ``plan``, and others."""
+        return [plan]
+
     def stats(self) -> dict[str, Any]:
         """Return additions to ``flux module stats``."""
         return {}

@@ -590,6 +590,11 @@ class BackfillByLatestStart(BackfillByRank):
     def heads(self) -> list[PendingJob]:
         return self._heads
 
+    def plans(self, plan: Plan, job: PendingJob | None = None) -> list[Plan]:
+        heads = [one for one in self._heads if one is not job and not one.request.finalized]
+        beside = self.plan_beside(heads)
+        return [plan] if beside is None else [plan, beside]
+
     def why(self, job: PendingJob) -> str | None:
         return "it would keep another job from its latest start"
 

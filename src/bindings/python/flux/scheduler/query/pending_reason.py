@@ -166,17 +166,15 @@ class PendingReason:
     def _fits(self, job: PendingJob, head: PendingJob | None) -> dict[str, Any] | None:
         """Return the part of the job that could start now: the longest limit at its size, and the
         largest count at its limit. None if there is none, or the order of the queue forbids it."""
-        plan = self._source.plan()
-        if plan is None or (head is not None and not self._policy.decision.looks_past_heads):
+        if self._source.plan() is None or (
+            head is not None and not self._policy.decision.looks_past_heads
+        ):
             return None
         request = job.resource_request
         now = self._source.now()
         length = request.duration if request.duration > 0 else MAX_HORIZON_S
         horizon = min(max(length, LIMIT_SEARCH_S), MAX_HORIZON_S)
-        if plan.has(job.jobid):
-            plan = plan.copy()
-            plan.cancel(job.jobid)  # its own promise is not in its way
-        steps = plan.windows([request], horizon)[0]["steps"]
+        (steps,) = self._source.windows([request], horizon, job)
         count = request.shape.node_count or request.shape.slot_count
         needed = count.min
         until = max([end for number, end in steps if number >= needed], default=now)

@@ -79,6 +79,22 @@ class QuerySource:
             self._copied, self.made = present, now
         return self._copy
 
+    def windows(
+        self, requests: list[Any], horizon: float, job: PendingJob | None = None
+    ) -> list[list[tuple[int, float]]]:
+        """Return the ``steps`` of `Plan.windows` for each request, beside all promises and heads;
+        with a pending `job`, beside those to others."""
+        plan = self.plan()
+        assert plan is not None, "the pool can plan"
+        if job is not None and plan.has(job.jobid):
+            plan = plan.copy()
+            plan.cancel(job.jobid)  # its own promise is not in its way
+        plans = self.policy.decision.plans(plan, job)
+        return [
+            fewest([one["steps"] for one in found])
+            for found in zip(*(one.windows(requests, horizon) for one in plans))
+        ]
+
     def ending_by(self, limit: float) -> Iterator[int]:
         """Yield the ids of the jobs that hold resources and end by `limit`, the last to end first,
         jobs with equal ends in order of id; if `limit` is infinite, jobs without an end come first.
@@ -94,3 +110,14 @@ class QuerySource:
         last_first = heapq.merge(others, sorted(own, reverse=True), reverse=True)
         for _, some in groupby(last_first, itemgetter(0)):
             yield from sorted(jobid for _, jobid in some)
+
+
+def fewest(found: list[list[tuple[int, float]]]) -> list[tuple[int, float]]:
+    """Return the steps of what is free in all of several plans."""
+    steps: list[tuple[int, float]] = []
+    for time in sorted({until for some in found for _, until in some}):
+        count = min(max([n for n, until in some if until >= time], default=0) for some in found)
+        if steps and steps[-1][0] == count:
+            steps.pop()
+        steps += [(count, time)] if count else []
+    return steps
