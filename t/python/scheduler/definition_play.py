@@ -653,7 +653,7 @@ class Player:
     def prefer_no_more(self, job):
         """End a job's wait for what it prefers."""
         del self.due[job.id]
-        job.demands = self.job(job.id, is_over=True).demands
+        job.demands, job.is_aside = self.job(job.id, is_over=True).demands, False
         self.moved(job)
 
     def wakes(self):

@@ -119,7 +119,7 @@ def is_compared(case):
     if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
     kinds = has & {"reservation", "windows", "repeats"}
-    if kinds and has & {"down", "updates"}:
+    if kinds and "down" in has:
         return False  # a reservation may be short of ranks, or get others
     if len(kinds) > 1:
         return False  # one or the other
@@ -278,6 +278,8 @@ rank parts limits gpus urgency late: 730001
 unlimited parts tree memory no-limit repeats: 700200
 all parts limits updates late: 700301
 all nodes max-wait no-limit late down: 760002
+depth parts updates preferred windows: 490124
+depth parts planned reservation updates late: 491001
 """
 
 

@@ -412,13 +412,13 @@ class State:
         return self.is_set_aside(job)
 
     def tries(self, job: Job, end: float) -> Iterator[tuple[int, Optional[Use], float]]:
-        """Yield (mask of ranks, window, end) to try in turn: in its window, with which it ends; on
-        ranks that its claim already has; on all; and, if its place there is over a limit of ranks,
-        on those of the jobs counted with it."""
-        window = job.window
+        """Yield (mask of ranks, window, end) to try in turn: in its window, with which it ends, on
+        ranks that no job from before the window holds; on ranks that its claim already has; on all;
+        and, if its place there is over a limit of ranks, on those of the jobs counted with it."""
+        window, claim, running = job.window, job.demands[0].claim, self.running.items()
         if window is not None and window in self.windows and window.start <= self.now:
-            yield mask(window.where), window, min(end, window.end)
-        claim, running = job.demands[0].claim, self.running.items()
+            late = mask(r for o, use in running if o.began < window.start for r in use.where)
+            yield mask(window.where) & ~late, window, min(end, window.end)
         if claim is not None:
             yield mask(r for _, use in running if use.claim == claim for r in use.where), None, end
         yield -1, None, end
