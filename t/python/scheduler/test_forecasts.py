@@ -11,6 +11,27 @@ def estimates(rig, jobids):
     return [jobid for jobid in jobids if rig.shown(jobid).get("t_estimate")]
 
 
+def test_a_promise_that_fair_share_will_take_is_not_told_again_and_again():
+    """The user of job 2 will have used more than that of job 3 when job 1 ends."""
+    rig = Rig(R(1, 4), Backfill, config={"fairshare": {"period": "1m"}})
+    rig.alloc(5, jobspec(3, duration=100), userid=1002)
+    rig.wait(50)
+    rig.free(5)
+    rig.alloc(1, jobspec(3, duration=1000), userid=1001)
+    rig.alloc(2, jobspec(4, duration=100), userid=1001)
+    rig.alloc(3, jobspec(4, duration=100), userid=1002)
+    rig.wait(3)
+    rig.alloc(4, jobspec(1, duration=10))
+    rig.wait(20)
+    rig.free(4)
+    rig.wait(5)
+    told = [one["annotations"]["sched"] for one in rig.answers(2)]
+    assert [one["t_estimate_kind"] for one in told if "t_estimate" in one] == [
+        "promised",
+        "planned",
+    ]
+
+
 def test_as_many_jobs_as_may_are_told_an_expected_start():
     """Jobs of whole nodes, which wait for one another."""
     rig = Rig(R(4, 2), Backfill, "queue-depth=unlimited", "estimate-depth=5", "reason-depth=3")

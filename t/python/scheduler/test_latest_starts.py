@@ -53,6 +53,17 @@ def test_when_is_not_told_the_latest_start_of_a_canceled_job():
     assert rig.answer("when", jobspec=whole(1, 50))["t_latest"] == begin + HOUR
 
 
+def test_one_that_a_new_limit_of_the_job_itself_does_not_fit_is_void_for_that_reason(rig):
+    rig.alloc(3, whole(4, 50))
+    rig.settle()
+    rig.cancel(2)
+    rig.alloc(2, whole(4, 60))  # as the job manager sends it again after an update
+    assert rig.shown(2)["t_latest"] == rig.begin + HOUR + 100
+    assert stats(rig)["void"] == {"unloaded": 1}
+    (line,) = [line for line in rig.logged(6) if "void" in line]
+    assert line.endswith("or with a new time limit")
+
+
 def test_a_drain_makes_promises_void_that_need_the_nodes():
     rig = rig_with("within=1h")
     begin = rig.now

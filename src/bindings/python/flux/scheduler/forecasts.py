@@ -258,13 +258,13 @@ class Forecasts:
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
         """Send the promised start of a job (seconds since the epoch; None: unknown). If a
-        projection follows, uncertain and earlier starts are left to it."""
+        projection follows, uncertain starts are left to it: also where the last one expected
+        another start, or an earlier one."""
         if self.are_read and self._policy.estimate_depth > 0:
-            expected, _ = self.estimate_of(job)
-            is_later = (
-                expected is not None and when is not None and when > expected + ESTIMATE_GRAIN_S
-            )
-            if kind == "planned" or is_later:
+            expected, shown = self.estimate_of(job)
+            late = 0.0 if expected is None or when is None else when - expected
+            is_other = late > ESTIMATE_GRAIN_S or (shown == "planned" and late < -ESTIMATE_GRAIN_S)
+            if kind == "planned" or is_other:
                 if self.wait_limits.engaged:
                     self._note_promise(job, when, kind)
                 return

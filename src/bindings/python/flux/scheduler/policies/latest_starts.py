@@ -40,7 +40,7 @@ VOID_CAUSES = {
     "late": "a running job has outlived its limit",
     "priority": "a job of higher priority went before",
     "deferred": "the job itself is deferred: by an admission rule, or until jobs are ended for it",
-    "unloaded": "it could not be kept over a time without a scheduler or in a stopped queue",
+    "unloaded": "it could not be kept over a time without a scheduler or in a stopped queue, or with a new time limit",
 }
 
 
