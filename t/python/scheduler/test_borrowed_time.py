@@ -14,6 +14,7 @@ from test_preemption import (
     check,
     exceptions,
     make,
+    reconfigure,
     refuse_to_end,
     reloaded,
     standby,
@@ -338,6 +339,22 @@ def test_a_job_that_its_rule_refuses_what_is_kept_for_it_waits_for_the_rule():
     assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
     assert not record(instance).active
     assert standby(instance, **half).state == "running"
+    check(instance)
+
+
+def test_a_job_that_a_pass_defers_when_its_time_has_come_has_ended_others_for_nothing():
+    instance = make(config=config())
+    batch(instance, 2, duration=1000, runtime=1010, userid=OTHER)
+    taker = batch(instance, 4)
+    borrower = standby(instance, 2, duration=50000)
+    instance.advance(997)
+    assert borrower.note.startswith("preempted for ")
+    limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 3}}}
+    reconfigure(instance, {**config(), "limits": limits})
+    instance.advance(100)
+    assert taker.state == "pending" and "limit batch" in taker.reason_pending
+    assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
+    assert not record(instance).active
     check(instance)
 
 

@@ -204,12 +204,19 @@ class PreemptionsUnderWay(Part):
         if preemption.state != ENDING:
             return
         if preemption.in_promise:
-            when, step = self._kept.until(preemption) + KEPT_S, self._kept.let_go
+            when, step = self._kept.until(preemption) + KEPT_S, self._let_go
         elif not preemption.held:
             when, step = self._host.now() + LOOK_INTERVAL_S, self._take_up
         else:
             return
         self._set_timer(preemption, when, step)
+
+    def _let_go(self, preemption: Preemption) -> None:
+        """Keep no resources for a promised job any more; a deferred one will not start there."""
+        if preemption.taker in self._host.admission.deferred:
+            self.give_up(preemption, "a rule keeps it from starting", "rule")
+        else:
+            self._kept.let_go(preemption)
 
     def _set_timer(
         self, preemption: Preemption, when: float, step: Callable[[Preemption], None]
@@ -426,7 +433,7 @@ class PreemptionsUnderWay(Part):
             has_promise = plan.has(lent.taker)
             if lent.state == ENDING:
                 if not has_promise or plan.start_of(lent.taker) > max(now, lent.expected):
-                    self._kept.let_go(lent)  # they would be idle for that long
+                    self._let_go(lent)  # they would be idle for that long
             elif has_promise:
                 if lent.request is None:
                     job = self._host.pending(lent.taker)
