@@ -204,12 +204,15 @@ class Scheduler(BrokerModule):
         self._has_no_limit: Callable[[int], bool] = lambda jobid: False
         # A pool object is made from R only for an override, which may read it.
         self._free_overridden = type(self).free is not Scheduler.free
+        alloc_overridden = type(self).alloc is not Scheduler.alloc
         when_empty = self.schedule_when_empty
         if when_empty is None:
-            when_empty = type(self).alloc is not Scheduler.alloc
+            when_empty = alloc_overridden
         looks_ahead = type(self).forecast is not Scheduler.forecast
         self._host = host.Host(h, self.log, self.stop)
         self._errors, self._commits = self._host.errors, self._host.commits
+        # Only an override may change a jobspec: for `alloc` it need not be decoded.
+        self._takes_packed = self._host.takes_objects and not alloc_overridden
         # the host has already parsed objects
         limits = None
         if not self._host.takes_objects:
@@ -681,7 +684,8 @@ class Scheduler(BrokerModule):
     @request_handler("sched.alloc", prefix=False)
     def _handle_alloc(self, msg: Any) -> None:
         try:
-            jobid, payload = messages.read_alloc(msg, self._responder.limits)
+            limits, packed = self._responder.limits, self._takes_packed
+            jobid, payload = messages.read_alloc(msg, limits, packed)
         except Exception as exc:  # without an id there is no answer
             self._errors.report(f"alloc: malformed request: {exc}")
             return

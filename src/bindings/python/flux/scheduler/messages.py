@@ -155,15 +155,18 @@ class SizeLimits:
         return text
 
 
-def read_alloc(msg: Any, limits: SizeLimits | None) -> tuple[int, dict[str, Any]]:
-    """Return the job id and the payload of ``sched.alloc``, already parsed if `limits` is None.
-    Without an id there is no job to answer.
+def read_alloc(
+    msg: Any, limits: SizeLimits | None, packed: bool = False
+) -> tuple[int, dict[str, Any]]:
+    """Return the job id and the payload of ``sched.alloc``, already parsed if `limits` is None; if
+    `packed`, with the jobspec as the host has it, which may be marshalled. Without an id there is
+    no job to answer.
 
     A payload that is nested too deeply for the parser, or too large, still yields its id, with
     `Unread` in place of the jobspec, so that the job is denied.
     """
     try:
-        payload = object_of(msg, limits)
+        payload = msg.body if packed else object_of(msg, limits)
     except (RecursionError, TooLarge) as exc:
         reason = str(exc) if isinstance(exc, TooLarge) else "jobspec is nested too deeply"
         payload = {"id": id_of_unread_payload(msg.payload_str)}

@@ -43,7 +43,7 @@ from flux.scheduler.messages import error_note, served_by
 from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_count
-from flux.scheduler.pools import RequestFacts
+from flux.scheduler.pools import RequestFacts, names_in
 from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
@@ -343,11 +343,14 @@ class PolicyScheduler(Scheduler):
 
     def _queued(self, job: PendingJob, jobspec: Any) -> None:
         admission = self.admission
+        packed = type(jobspec) is bytes
         try:
-            tells = not admission.attributes.isdisjoint(jobspec["attributes"]["system"])
+            names = names_in(jobspec) if packed else jobspec["attributes"]["system"]
+            tells = not admission.attributes.isdisjoint(names)
         except (KeyError, TypeError):
             tells = False  # a jobspec without system attributes
         if tells or admission.tells_of_all:
+            jobspec = job.request.read_jobspec() if packed else jobspec
             attributes = SystemAttributes.from_jobspec(jobspec)
             marks = admission.tell_of_pending(job, attributes, admission.rules)
             if marks is not None:

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import marshal
 import re
+from functools import lru_cache
 from math import inf
 from typing import Any, Callable, TypeVar
 
@@ -263,6 +264,13 @@ class PoolBug(ValueError):
     exception."""
 
 
+@lru_cache(maxsize=4096)
+def names_in(jobspec: bytes) -> frozenset[str]:
+    """Return the names of the system attributes of a marshalled jobspec. Raises KeyError or TypeError
+    if it has none."""
+    return frozenset(marshal.loads(jobspec)["attributes"]["system"])
+
+
 class RequestParser:
     """Parses jobspecs, once for all jobs with the same request.
 
@@ -279,25 +287,30 @@ class RequestParser:
         self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
 
     def parse(self, jobspec: Any, read: Callable[[], dict[str, Any]] | None = None) -> Any:
-        """Return the pool's request for `jobspec` (a dict). Treat as read-only. Costs about a
-        microsecond per hundred bytes of a jobspec that was parsed before.
+        """Return the pool's request for `jobspec` (a dict, or one marshalled). Treat as read-only.
+        Costs about a microsecond per hundred bytes of a dict that was parsed before.
 
-        `read` returns the jobspec again; if given, the request need not keep it, which saves most
+        `read` returns the jobspec again (a dict); if given, the request need not keep it, which saves most
         of the memory of a pending job. Raises ValueError if the jobspec is invalid; the text says
         why. PoolBug, one of these, means that the pool failed in another way.
         """
-        if type(jobspec) is not dict:
-            if isinstance(jobspec, Unread):
-                raise ValueError(jobspec.reason)
+        if type(jobspec) is bytes:
+            text = jobspec
+        elif type(jobspec) is dict:
+            try:
+                # Version 2 of the format has no back references, so equal objects give equal bytes.
+                text = marshal.dumps(jobspec, 2)
+            except ValueError:
+                raise ValueError("jobspec is nested too deeply") from None
+        elif isinstance(jobspec, Unread):
+            raise ValueError(jobspec.reason)
+        else:
             raise ValueError(f"jobspec must be an object, not {type(jobspec).__name__}")
-        try:
-            # Version 2 of the format has no back references, so equal objects give equal bytes.
-            text = marshal.dumps(jobspec, 2)
-        except ValueError:
-            raise ValueError("jobspec is nested too deeply") from None
         found = self._known.get(text)
         if found is None:
             make_room()
+            if type(jobspec) is bytes:
+                jobspec = marshal.loads(text)
             _check_names(jobspec)
             request = self._parse(jobspec)
             bare = hasattr(request, "with_jobspec")

@@ -41,16 +41,14 @@ class LastMessage(ObjectMessage):
 
 
 class AllocMessage(Message):
-    """A ``sched.alloc`` request with a marshalled jobspec, which is decoded at each access: each
-    reader gets its own object, and may change it."""
+    """A ``sched.alloc`` request with a marshalled jobspec, which is decoded at each access of the
+    payload: each reader gets its own object, and may change it. The body has it as it is."""
 
     __slots__ = ()
 
     @property
     def payload(self):
         return {**self._obj, "jobspec": marshal.loads(self._obj["jobspec"])}
-
-    body = payload
 
     @property
     def payload_str(self):
@@ -127,8 +125,8 @@ class Loop(direct.DirectReactor):
                 self.task.interrupt(self.soon.popleft())
             elif not self.advance(self.next_timer() if timers else None):
                 self.task.end()
-        flush, self.flush = self.flush, None
-        if flush is not None:
+        if self.flush is not None:
+            flush, self.flush = self.flush, None
             flush()
 
 
@@ -140,7 +138,8 @@ class Handle(Flux):
 
 
 class DirectHandle(Handle):
-    """A handle whose job manager is in the same process and accepts objects."""
+    """A handle whose job manager is in the same process, accepts objects, and sends jobspecs that are
+    marshalled."""
 
     takes_objects = True
 

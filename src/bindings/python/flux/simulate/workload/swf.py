@@ -51,9 +51,10 @@ def read(source):
             wrong = next(column for column, word in enumerate(words, 1) if not is_number(word))
             text = f"column {wrong} is {words[wrong - 1][:40]!r}, not a number"
             raise source.error(number, text) from None
-        if not all(map(math.isfinite, values)):
-            column = next(at for at, value in enumerate(values) if not math.isfinite(value))
-            raise source.error(number, f"column {column + 1} is {words[column]}, not a number")
+        if not math.isfinite(sum(values)):
+            for column, (word, value) in enumerate(zip(words, values), 1):
+                if not math.isfinite(value):
+                    raise source.error(number, f"column {column} is {word}, not a number")
         record = _record(source, number, words, values)
         if record is not None:
             yield record
