@@ -675,3 +675,18 @@ def test_the_nodes_shown_are_those_held_now_where_they_are_not_limited():
         rig.alloc(jobid, spec(1), userid=8)
     rig.settle()
     assert shown() == {"ann": 3, "bob": 1}
+
+
+def test_a_promised_job_is_left_its_room_once_pending_jobs_do_not_all_fit():
+    rig = load(Backfill, (), {"one": {"per": "user", "max": {"jobs": 2}}}, nodes=5)
+    rig.alloc(1, nodes(3), userid=8)
+    rig.alloc(2, nodes(3), userid=7)  # promised when job 1 ends: both fit
+    rig.alloc(3, nodes(1, duration=500), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    rig.alloc(4, nodes(1, duration=500), userid=7)
+    rig.settle()
+    assert rig.started() == [1, 3]
+    assert rig.reason(4) == "limit one: what is left is for a job that was promised a start"
+    rig.free(1)
+    assert rig.started() == [1, 3, 2]

@@ -81,12 +81,12 @@ def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
 @pytest.mark.parametrize(
     "case, asks, most",
     [
-        ("all", WHOLE_NODES, 60),
+        ("all", WHOLE_NODES, 45),
         ("placement", WHOLE_NODES, 100),
         ("sharing", PARTS_OF_NODES, 100),
-        ("limits", MANY_SHAPES, 170),
+        ("limits", MANY_SHAPES, 140),
         ("licences", MANY_SHAPES, 60),
-        ("all", MANY_SHAPES, 230),
+        ("all", MANY_SHAPES, 170),
     ],
 )
 def test_rules_of_which_none_is_reached_add_little_to_an_end_under_backfill(case, asks, most):

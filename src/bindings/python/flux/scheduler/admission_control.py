@@ -60,15 +60,6 @@ class DeferredJobs:
         """Return the deferred jobs in queue order.  Costs a sort of them."""
         return sorted(found[0] for found in self.by_id.values())
 
-    def cause_of(self, job: PendingJob) -> Cause | None:
-        """Return why a deferred job waits; None if it is not deferred."""
-        found = self.by_id.get(job.jobid)
-        if found is None:
-            return None
-        # Numbers in the reason change while the job waits, so ask the rule again.
-        _, rule, deferral, _ = found
-        return Cause(rule.name, rule.why(job) or deferral.text)
-
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job outside the queue until its rule readmits it."""
         self._requests.defer(job.jobid)
@@ -494,9 +485,9 @@ class AdmissionControl:
             held = Holding(pool.held_ranks(job.jobid), *bounds.least)
         else:
             held = holding_of(pool, job.jobid)
-        # Within its bounds it may be on any nodes.
-        if asked is self._checking or held[2:] != bounds.least[1:]:
-            refused = self._look_at(job, pool, held)
+            # Within its bounds it may be on any nodes.
+            if asked is self._checking or held[2:] != bounds.least[1:]:
+                refused = self._look_at(job, pool, held)
         if refused is None:
             self._offer = alloc, held
             return alloc
@@ -634,10 +625,10 @@ class AdmissionControl:
         if self.deferred.has_let_in(job.jobid):
             for rule, deferral in self.deferrals(job):
                 return Cause(rule.name, rule.why(job) or deferral.text)
-        else:
-            found = self.deferred.cause_of(job)
-            if found is not None:
-                return found
+        elif job.jobid in self.deferred:
+            # Numbers in the reason change while the job waits, so ask the rule again.
+            _, rule, deferral, _ = self.deferred.by_id[job.jobid]
+            return Cause(rule.name, rule.why(job) or deferral.text)
         for rule in self.rules:
             reason = rule.why(job) if rule.engaged else None
             if reason is not None:
