@@ -325,28 +325,23 @@ class BudgetRule(ScopedRule):
         self._wake(account, rates)
         return Deferral(lambda: self.sentence(*found, job, rates), account.end, key)
 
-    def _has_taken(self, account: Account, at: int) -> tuple[str, str]:
-        """Return the use of a budget, in words; and the same without name and number."""
-        budget = account.entry
-        most = budget.most[at]
-        assert most is not None
-        taken = account.used[at] / HOUR_S
-        whose = account.whose
-        has = f"{whose} has taken {taken:.1f}" if whose else f"{taken:.1f} are taken"
-        of = f"of {most:g} {DIMENSIONS[at]} of this {budget.period}"
-        return f"budget {budget.name}: {has} {of}", f"budget {budget.name}: too much {of} is taken"
-
     def sentence(
         self, account: Account, at: int, job: PendingJob | None, rates: Amounts | None = None
     ) -> Reason:
-        more = ""
+        budget, whose, more = account.entry, account.whose, ""
         if job is not None:
             known = self.jobs[job.jobid]
             rate = (rates or known.least)[at]
             needs = account.needs(rate, known.limit, self.host.now()) / HOUR_S
             more = f"; needs {needs:.1f}"
-        full, brief = (one + more for one in self._has_taken(account, at))
-        return Reason(full, brief, userid=account.userid)
+        taken = account.used[at] / HOUR_S
+        has = f"{whose} has taken {taken:.1f}" if whose else f"{taken:.1f} are taken"
+        of = f"of {budget.most[at]:g} {DIMENSIONS[at]} of this {budget.period}"
+        return Reason(
+            f"budget {budget.name}: {has} {of}{more}",
+            f"budget {budget.name}: too much {of} is taken{more}",
+            userid=account.userid,
+        )
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         deferral = self.check(job, held)
