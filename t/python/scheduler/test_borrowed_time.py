@@ -304,6 +304,25 @@ def test_room_on_other_ranks_saves_a_borrower_but_not_once_it_is_ended(at):
     check(instance)
 
 
+def test_a_borrower_on_ranks_that_a_moved_promise_leaves_out_runs_on():
+    """Others may be promised its rank only after its own end, as if the promise was withdrawn."""
+    instance = make("sched-backfill", "promise=unlimited", config=config())
+    batch(instance, 2, constraints={"ranks": ["0,2"]})
+    late = batch(instance, duration=200, constraints={"ranks": ["1"]})
+    taker = batch(instance, 2)
+    borrower = standby(instance, duration=3000, constraints={"ranks": ["3"]})
+    assert borrowers(instance) == [borrower.id]
+    late.set_expiration(instance.now() + 5000)
+    other = standby(instance, duration=500, constraints={"ranks": ["3"]})
+    instance.advance(5)
+    assert instance.scheduler.planning.current().ranks_of(taker.id) == 0b101
+    assert borrowers(instance) == [] and promised(other) == instance.start_time + 3000
+    taker.cancel()
+    instance.advance(3500)
+    assert (borrower.result, other.t_start) == ("completed", instance.start_time + 3000)
+    check(instance)
+
+
 def test_memory_that_a_borrower_has_given_back_is_kept_too():
     """A core is idle beside it, so that only the memory is in the way."""
     instance = make("sched-backfill", "pool-amounts=memory=8G", config=config(), nodes=1)

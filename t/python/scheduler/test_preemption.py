@@ -616,6 +616,25 @@ def test_a_latest_start_after_a_job_whose_victim_ends_late_is_void():
     check(instance)
 
 
+def test_a_place_that_breaks_a_promise_is_not_chosen_in_place_of_the_one_that_is_kept():
+    """A victim could be spared, with cores that came free in the grace, and are promised."""
+    instance = make("sched-backfill", "promise=4", nodes=2)
+    half = {"nodes": None, "slots": 2, "exclusive": False}
+    on = [{"constraints": {"ranks": [rank]}} for rank in "01"]
+    victims = [standby(instance, **half, **one) for one in on]
+    first = batch(instance, duration=5000, **half, **on[0])
+    batch(instance, duration=500, **half, **on[1])
+    taker = batch(instance, None, slots=4, exclusive=False)
+    instance.advance(30)
+    first.end()
+    instance.advance(2)
+    other = batch(instance, 2, exclusive=False, slots=2, duration=100)
+    instance.advance(568)
+    assert [job.result for job in victims] == ["failed", "failed"]
+    assert taker.ranks == "0-1" and other.t_start == pytest.approx(instance.start_time + 500)
+    check(instance)
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_reload_while_a_victim_is_being_ended(policy):
     instance = make(*policy, nodes=2)

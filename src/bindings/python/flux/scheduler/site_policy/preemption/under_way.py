@@ -446,18 +446,19 @@ class PreemptionsUnderWay(Part):
                 self.end(lent, "the job of that time is promised another")
 
     def _follow(self, lent: Preemption, plan: Plan, start: float) -> None:
-        """Update the borrowers of a promise that has moved."""
-        lent.expected, ends = start, {jobid: self._own_end(jobid) for jobid in lent.held}
-        for jobid in ends:
+        """Update the borrowers of a promise that has moved: those run on that end before it, or
+        have resources that are not part of it."""
+        lent.expected, end, within = start, plan.promises()[lent.taker][1], list[int]()
+        for jobid in lent.held:
             self.lending.drop_rest(lent, jobid)
-        for jobid, own in ends.items():
-            if own > start:
+        for jobid in sorted(lent.held):
+            own = self._own_end(jobid)
+            if own > start and plan.contains(lent.taker, [*within, jobid]):
+                within.append(jobid)
                 self._host.resources.update_expiration(jobid, start)
-                end = plan.promises()[lent.taker][1]
                 self.lending.keep_rest(lent, jobid, lent.requests.get(jobid), own, plan, end)
         self.await_step(lent)
-        early = [jobid for jobid, own in ends.items() if own <= start]
-        self.let_run(lent, early, "it ends before that")
+        self.let_run(lent, sorted(lent.held.difference(within)), "the promised time has moved")
         self._record.store()
 
     def stays(self, job: PendingJob) -> bool:
