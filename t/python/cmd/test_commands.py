@@ -8,6 +8,12 @@ from golden_replay import environment, personality, replay_commands, scrub
 
 #: The output on a terminal, scrubbed; "1! text": exit code 1, and text on standard error ("...": any). All run in one shell.
 TRANSCRIPT = r"""
+# nothing was submitted yet
+$ flux job last
+1! flux-job: ERROR: job history is empty
+$ flux jobs -c -1
+1! flux-jobs: ERROR: invalid payload: max_entries < 0 not allowed
+$ flux housekeeping kill -j f1
 # options may be abbreviated
 $ flux kvs put a.d=2 l=x; flux kvs get l a.d
 x

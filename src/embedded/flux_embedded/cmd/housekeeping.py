@@ -76,10 +76,10 @@ def list_command(args):
 
 
 def kill(args):
-    if not (args.jobid or args.all):
+    if args.jobid is None and not args.all:
         raise CommandError("specify --jobid or --all")
     payload = {"signum": args.signal}
-    if args.jobid:
+    if args.jobid is not None:
         payload["jobid"] = args.jobid
     flux.Flux().rpc("job-manager.housekeeping-kill", payload).get()
 

@@ -6,6 +6,7 @@ import sys
 
 import flux
 from flux.job import JobID
+from flux_engine.command.errors import CommandError
 from flux_engine.formats import jobid
 
 #: a flag of job-info.lookup: with the updates applied
@@ -29,7 +30,10 @@ def convert(args):
 
 
 def last(args):
-    print(JobID(flux.Flux().rpc("job-manager.getinfo").get()["max_jobid"]))
+    stats = flux.Flux().rpc("job-manager.stats-get").get()
+    if not (stats["active_jobs"] or stats["inactive_jobs"]):
+        raise CommandError("job history is empty")
+    print(JobID(stats["max_jobid"]))
 
 
 def list_ids(args):

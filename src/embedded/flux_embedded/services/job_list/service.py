@@ -85,6 +85,8 @@ class JobList(Service):
     def list(self, msg):
         body = msg.body
         limit, since, attrs = body["max_entries"], body.get("since", 0.0), _attrs_of(body["attrs"])
+        if limit < 0:
+            raise OSError(errno.EPROTO, "invalid payload: max_entries < 0 not allowed")
         jobs = self._select(body.get("constraint", {}), limit, since)
         if not msg.streaming:
             self.respond(msg, {"jobs": [attributes(job, attrs) for job in jobs]})
