@@ -131,6 +131,10 @@ $ flux jobs -a -c 1 --json | grep -o '"result": "[A-Z]*"'; flux jobs --json $(fl
 $ flux jobs --stats | sed 's/[1-9][0-9]*/N/g' | head -2 | cut -c 1-39; flux jobs --stats >/dev/null
 0 running, N completed, N failed, 0 pen
        JOBID USER     NAME       ST NTA
+$ flux jobs -u root -an | wc -l >a; flux jobs -an | wc -l | cmp a; flux jobs -a -u 12345 -n; flux jobs -a --name=false -c 1 -no '{name}'
+false
+$ flux jobs -u no-such-user
+1! flux-jobs: ERROR: Invalid user no-such-user specified
 $ flux jobs --filter=nosuch
 1! flux-jobs: ERROR: Invalid filter specified: nosuch
 $ flux job purge --num-limit=3 --force >/dev/null; flux jobs -an | wc -l

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux cancel``."""
 
-import os
-import pwd
-
 import flux
-from flux.constants import FLUX_USERID_UNKNOWN
-from flux.job import JobID, cancel_async
+from flux.job import JobID, JobList, cancel_async
 from flux_engine.command.errors import CommandError, wait_each, warn
 from flux_engine.command.options import Parser
 from flux_engine.formats.states import MASKS
@@ -14,17 +10,6 @@ from flux_engine.formats.states import MASKS
 
 def _counted(number, noun):
     return f"{number} {noun}{'s' if number != 1 else ''}"
-
-
-def _userid(name):
-    if name is None:
-        return os.getuid()
-    if name == "all":
-        return FLUX_USERID_UNKNOWN
-    try:
-        return int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
-    except KeyError:
-        raise CommandError(f"Invalid user {name} specified") from None
 
 
 def _cancel_jobs(args):
@@ -47,7 +32,7 @@ def _cancel_matching(args):
         "type": "cancel",
         "severity": 0,
         "states": mask,
-        "userid": _userid(args.user),
+        "userid": JobList(None, user=args.user).userid,
         "dry_run": args.dry_run,
         "note": args.message or "",
     }

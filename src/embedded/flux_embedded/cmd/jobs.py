@@ -28,7 +28,8 @@ def _fetch(handle, args, fields):
         ids=args.jobids,
         attrs={"all"} if args.json else job_fields_to_attrs(fields),
         filters=filters,
-        user="all" if args.A else None,
+        user="all" if args.A else args.user,
+        name=args.name,
         max_entries=count + 1 if count > 0 else count,
         queue=words(args.queue),
     )
@@ -53,6 +54,8 @@ def main(argv):
     parser = Parser("flux-jobs")
     parser.flag("-a", text="jobs in all states")
     parser.flag("-A", text="jobs of all users")
+    parser.add_argument("-u", "--user", metavar="USER", help="jobs of this user, or of 'all'")
+    parser.add_argument("--name", metavar="NAME", help="jobs of this name")
     parser.add_argument(
         "-c", "--count", metavar="N", type=int, help="at most so many (default: 1000)"
     )
