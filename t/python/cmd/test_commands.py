@@ -170,6 +170,14 @@ Scheduling is stopped: x
 0 alloc requests pending to scheduler
 0 running jobs
 $ flux queue start --quiet -v
+$ printf '[queues]\na = {}\nb = {}\n' | flux config load; flux queue disable -v -m why b; flux queue start -v b; flux config load </dev/null
+a: Job submission is enabled
+b: Job submission is disabled: why
+a: Scheduling is stopped
+b: Scheduling is started
+0 alloc requests queued
+0 alloc requests pending to scheduler
+0 running jobs
 $ flux jobtap list | wc -l; flux jobtap list -a | grep '^.priority-default$'
 0
 .priority-default

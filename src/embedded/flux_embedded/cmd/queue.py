@@ -79,11 +79,11 @@ def scheduling_text(status):
 
 
 def _show(args, *texts):
-    for name in _names(args.queue):
+    for name in _names(None if args.verbose else args.queue):
         status = _status(name)
         for text in texts:
             print(f"{name}: {text(status)}" if name else text(status))
-    if args.verbose:
+    if args.verbose and scheduling_text in texts:
         count = ask("job-manager.alloc-query", {})
         print(f"{count['queue_length']} alloc requests queued")
         print(f"{count['alloc_pending']} alloc requests pending to scheduler")
