@@ -327,11 +327,11 @@ class LimitRule(ScopedRule):
             yield request.on_ranks(own)
 
     def keeps_promise(self, job: PendingJob) -> bool:
+        if not super().keeps_promise(job):
+            return False
         uses = self.binding(job)
         # The number of nodes is unknown for a job that may share them.
         if not self._least(job).nodes and any(use.entry.most[0] is not None for use in uses):
-            return False
-        if not super().keeps_promise(job):
             return False
         for use in uses:  # later jobs leave its needs; now all pending jobs fit together
             use.claims[0] += job.jobid not in use.certain
