@@ -153,10 +153,10 @@ class OrderedJobs:
         """Remove a job. Return the index of its block; None if that is gone."""
         self.count -= 1
         blocks, place = self.blocks, (job.order, job.jobid)
-        at = self._block(place) if blocks[1:] else 0
+        at = self._block(place) if len(blocks) > 1 else 0
         block = blocks[at]
         del block[bisect_left(block, place)]
-        if block or not blocks[1:]:
+        if block or len(blocks) == 1:
             return at
         self._drop(at)
         return None

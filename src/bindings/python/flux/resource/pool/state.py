@@ -137,7 +137,7 @@ class RankIndex:
         O(1) for a single rank; for several, O(kinds of rank) for idle ones, and O(1) for each other
         rank.
         """
-        for ranks, units in zip(selection[::2], selection[1::2]):
+        for ranks, units in zip(*[iter(selection)] * 2):
             if ranks >= 0:
                 self._take_one(ranks, units)
             else:
@@ -210,7 +210,7 @@ class RankIndex:
 
         O(1) for a single rank, and for any number of wholly taken ones; O(1) for each other rank.
         """
-        for ranks, units in zip(selection[::2], selection[1::2]):
+        for ranks, units in zip(*[iter(selection)] * 2):
             if ranks >= 0:
                 self._give_one(ranks, units)
             else:

@@ -493,6 +493,7 @@ def _limits(options, notes):
     if text != "trace":
         raise OptionError(f"limits {text!r}: expected trace, run or xF")
     estimate = None if options.estimates == "none" else estimator(str(options.estimates))
+    made_up = f"jobs have no limit: one is made up (--estimates={options.estimates})"
 
     def limit(record, rng):
         if record.limit:
@@ -500,7 +501,7 @@ def _limits(options, notes):
         if estimate is None:
             notes.count("jobs have no limit: none is set (see --estimates)")
             return NO_LIMIT
-        notes.count(f"jobs have no limit: one is made up (--estimates={options.estimates})")
+        notes.count(made_up)
         return estimate(record.run, rng)
 
     return limit
