@@ -187,3 +187,20 @@ def test_ranks_are_kept_for_no_job_whatever_is_in_use(is_counted):
     assert plan.ranks_of(-1) == 0b0111 and plan.is_short
     pool.free(1)
     assert plan.stale() == [] and plan.ranks_of(-1) == 0b1011 and not plan.is_short
+
+
+@pytest.mark.parametrize("is_extended", [False, True])
+def test_promises_are_examined_in_a_row_whatever_changed_before(is_extended):
+    """Where none is in doubt: after starts without a promise, and after a job got more time."""
+    pool = make_pool(1)
+    plan, request = pool.plan(), ask(pool, 1, 15, 4, duration=20.0)
+    assert plan.earliest(request) == NOW and not plan.is_counted
+    plan.alloc(1, request)
+    for jobid in (2, 3, 4):
+        plan.reserve(jobid, request, NOW + 20 * jobid)
+    if is_extended:
+        pool.update_expiration(1, NOW + 30)
+    assert plan.advance_in_turn([2, 3, 4]) == (3, [], math.inf)
+    if is_extended:
+        pool.update_expiration(1, NOW + 50)  # job 2 is promised NOW + 40
+        assert plan.advance_in_turn([2, 3, 4]) == (0, [], math.inf)

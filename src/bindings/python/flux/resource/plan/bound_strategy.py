@@ -685,6 +685,7 @@ class BoundStrategy(Strategy):
         return True
 
     def _add(self, jobid: int, promise: BoundPromise) -> None:
+        self._sound = self._sound or not self.promises
         self.promises[jobid] = promise
         if jobid < 0:
             self._kept.add(jobid)
@@ -788,6 +789,11 @@ class BoundStrategy(Strategy):
         return now if can_start else promise.start
 
     def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
+        if not self._sound and not self._overdrawing:
+            self._sound = all(
+                one.number is not None and not self._ranks.room.overdrawn(one.number, now)
+                for one in self.promises.values()
+            )
         if not self._sound:
             return 0, [], inf
         row = [self.promises[jobid] for jobid in jobids]
