@@ -38,24 +38,16 @@ struct line {
     size_t count, room; /* of steps */
     size_t sharers;     /* beside the first */
     size_t pinned;      /* uses that begin later and may not be moved */
-    size_t promises, promises_room;
-    struct promised *promised; /* the promises here that may be moved, by their starts */
-    size_t claims, claims_room;
-    struct claimed *claimed; /* the uses here that have a claim */
+    size_t listed, list_room;
+    struct listed *list; /* the uses here that may be moved, or have a claim, by their starts */
     double times[]; /* those of all steps; that of the first is minus infinity */
 };
 
-/* A promise on a rank: what a query of the rank reads of its use. */
-struct promised {
+/* A use on a rank: what a query of the rank reads of it. */
+struct listed {
     int64_t number; /* of the use */
     double start, end;
-    const int64_t *amounts; /* in the place of the use */
-};
-
-/* A use with a claim on a rank. */
-struct claimed {
-    int64_t number;
-    double start, end;
+    const int64_t *amounts; /* in the place of a promise that may be moved; NULL: the use has a claim */
 };
 
 struct part {
@@ -261,18 +253,17 @@ static struct line *line_copy (const struct line *from, size_t room)
 /* The place of the step that a time is in. */
 static size_t step_at (const struct line *line, double time)
 {
-    size_t low = 0, high = line->count;
+    size_t first = 0, count = line->count;
 
-    if (high < 2 || time < line->times[1]) /* as most are that are now */
+    if (count < 2 || time < line->times[1]) /* as most are that are now */
         return 0;
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-        if (line->times[middle] <= time)
-            low = middle;
-        else
-            high = middle;
+    while (count > 1) {
+        size_t half = count / 2;
+
+        first += line->times[first + half] <= time ? half : 0;
+        count -= half;
     }
-    return low;
+    return first;
 }
 
 /* Move the steps from a place on by one. */
@@ -347,8 +338,7 @@ static void line_release (struct line *line)
 {
     if (!line || line->sharers--)
         return;
-    free (line->promised);
-    free (line->claimed);
+    free (line->list);
     free (line);
 }
 
@@ -362,11 +352,9 @@ static struct line *own_line (struct availability *all, size_t rank)
     copy = line_copy (line, line->count + 2);
     if (!copy)
         return NULL;
-    copy->promises_room = line->promises;
-    copy->promised = duplicate (line->promised, line->promises * sizeof (struct promised));
-    copy->claims_room = line->claims;
-    copy->claimed = duplicate (line->claimed, line->claims * sizeof (struct claimed));
-    if (!copy->promised || !copy->claimed) {
+    copy->list_room = line->listed;
+    copy->list = duplicate (line->list, line->listed * sizeof (struct listed));
+    if (!copy->list) {
         line_release (copy);
         return NULL;
     }
@@ -409,7 +397,7 @@ struct demand *demand_create (const struct availability *all,
                               const int64_t *keys,
                               const unsigned char *ranks)
 {
-    size_t bytes = all->ranks / 8 + 1, at;
+    size_t bytes = all->ranks / 8 + 1, rank, kind;
     struct demand *demand;
     int64_t usable = 0;
 
@@ -423,8 +411,12 @@ struct demand *demand_create (const struct availability *all,
     demand->bytes = bytes;
     memcpy (demand->keys, keys, claims * sizeof (int64_t));
     memcpy (demand->ranks, ranks, (claims + 1) * bytes);
-    for (at = 0; at < bytes; at++)
-        usable += __builtin_popcount (ranks[at]);
+    for (rank = next_rank (all, ranks, 0); rank < all->ranks; rank = next_rank (all, ranks, rank + 1)) {
+        usable++;
+        for (kind = 0; kind < all->kinds; kind++)
+            if (all->totals[rank * all->kinds + kind] < each[kind])
+                demand->ranks[rank / 8] &= ~(1 << (rank % 8)); /* it can have none */
+    }
     demand->stays = claims || (whole && count == usable);
     return demand;
 }
@@ -651,33 +643,13 @@ static int change_sums (struct availability *all, const struct use *use, int sig
     return 0;
 }
 
-/* Enter (sign 1) or take out (-1) the claim of a use on a rank. */
-static int change_claims (struct line *line, int64_t number, const struct use *use, int sign)
-{
-    size_t at = 0;
-
-    if (sign < 0) {
-        while (line->claimed[at].number != number)
-            at++;
-        line->claimed[at] = line->claimed[--line->claims];
-        return 0;
-    }
-    if (reserve (&line->claimed, &line->claims_room, line->claims + 1, sizeof (struct claimed)) < 0)
-        return -1;
-    line->claimed[line->claims++] = (struct claimed){number, use->start, use->end};
-    return 0;
-}
-
-/* Let a use count (sign 1), or count no more (-1).  `again`: until it is entered on other ranks, which leaves
- * the sum as it is unless ranks differ.
- */
-static int change (struct availability *all, int64_t number, int sign, bool again)
+/* Let a use count (sign 1), or count no more (-1). */
+static int change (struct availability *all, int64_t number, int sign)
 {
     struct use *use = all->uses + number;
     size_t at, place;
 
-    again = again && !use->demand->whole;
-    if (all->summed && !again && change_sums (all, use, sign) < 0)
+    if (all->summed && change_sums (all, use, sign) < 0)
         return -1;
     for (at = 0; at < use->place->count; at++) {
         struct part *part = use->place->parts + at;
@@ -687,29 +659,25 @@ static int change (struct availability *all, int64_t number, int sign, bool agai
             || line_change (all->lines + part->rank, all->kinds, use, part->amounts, sign) < 0)
             return -1;
         line = all->lines[part->rank];
-        if (has_claim (use) && change_claims (line, number, use, sign) < 0)
-            return -1;
-        if (!use->movable) {
+        if (!use->movable)
             line->pinned += use->start > -INFINITY ? sign : 0;
+        if (!use->movable && !has_claim (use))
             continue;
-        }
         if (sign > 0) {
-            if (reserve (&line->promised,
-                         &line->promises_room,
-                         line->promises + 1,
-                         sizeof (struct promised)) < 0)
+            if (reserve (&line->list, &line->list_room, line->listed + 1, sizeof (struct listed)) < 0)
                 return -1;
-            place = line->promises++;
-            for (; place && line->promised[place - 1].start > use->start; place--)
-                line->promised[place] = line->promised[place - 1];
-            line->promised[place] = (struct promised){number, use->start, use->end, part->amounts};
+            place = line->listed++;
+            for (; place && line->list[place - 1].start > use->start; place--)
+                line->list[place] = line->list[place - 1];
+            line->list[place] = (struct listed){
+                number, use->start, use->end, use->movable ? part->amounts : NULL};
         } else {
-            for (place = 0; place < line->promises && line->promised[place].number != number;)
+            for (place = 0; place < line->listed && line->list[place].number != number;)
                 place++;
-            if (place < line->promises)
-                memmove (line->promised + place,
-                         line->promised + place + 1,
-                         (--line->promises - place) * sizeof (struct promised));
+            if (place < line->listed)
+                memmove (line->list + place,
+                         line->list + place + 1,
+                         (--line->listed - place) * sizeof (struct listed));
         }
     }
     use->entered = sign > 0;
@@ -744,7 +712,7 @@ static int64_t new_use (struct availability *all,
         use->movable = !demand->stays;
         demand->sharers++;
     }
-    return change (all, number, 1, false) < 0 ? -1 : number;
+    return change (all, number, 1) < 0 ? -1 : number;
 }
 
 int64_t availability_use (struct availability *all,
@@ -775,12 +743,12 @@ int64_t availability_use (struct availability *all,
 
 int availability_enter (struct availability *all, int64_t number)
 {
-    return all->uses[number].entered ? 0 : change (all, number, 1, false);
+    return all->uses[number].entered ? 0 : change (all, number, 1);
 }
 
 int availability_leave (struct availability *all, int64_t number)
 {
-    return all->uses[number].entered ? change (all, number, -1, false) : 0;
+    return all->uses[number].entered ? change (all, number, -1) : 0;
 }
 
 int availability_drop (struct availability *all, int64_t number)
@@ -829,12 +797,11 @@ static bool is_closed (const struct availability *all,
     const struct line *line = all->lines[rank];
     size_t at;
 
-    for (at = 0; at < line->claims; at++) {
-        const struct claimed *one = line->claimed + at;
-        const struct use *use = all->uses + one->number;
+    for (at = 0; at < line->listed && line->list[at].start <= time; at++) {
+        const struct listed *one = line->list + at;
 
-        if (one->start <= time && time < one->end
-            && are_apart (claim, use->demand, rank))
+        if (!one->amounts && time < one->end
+            && are_apart (claim, all->uses[one->number].demand, rank))
             return true;
     }
     return false;
@@ -862,10 +829,10 @@ ALWAYS_INLINE const int64_t *free_at (const struct availability *all,
     if (order.start == -INFINITY)
         left += kinds;
     else if (line->times[step] >= order.start) /* one that is behind begins with this step, or before */
-        for (at = 0; at < line->promises && line->promised[at].start <= time; at++) {
-            const struct promised *one = line->promised + at;
+        for (at = 0; at < line->listed && line->list[at].start <= time; at++) {
+            const struct listed *one = line->list + at;
 
-            if (time < one->end && is_behind (all, one->start, one->number, order)) {
+            if (one->amounts && time < one->end && is_behind (all, one->start, one->number, order)) {
                 for (kind = 0; kind < kinds; kind++)
                     buffer[kind] = left[kind] + one->amounts[kind];
                 left = buffer;
@@ -906,18 +873,12 @@ static int64_t units_in (const struct availability *all,
     return units;
 }
 
-/* The amounts of one unit on a rank; NULL: the rank can have none. */
+/* The amounts of one unit on a rank. */
 static const int64_t *unit_on (const struct availability *all,
                                const struct demand *demand,
                                size_t rank)
 {
-    const int64_t *total = all->totals + rank * all->kinds;
-    size_t kind;
-
-    for (kind = 0; kind < all->kinds; kind++)
-        if (total[kind] < demand->each[kind])
-            return NULL;
-    return demand->whole ? total : demand->each;
+    return demand->whole ? all->totals + rank * all->kinds : demand->each;
 }
 
 static int64_t most_units (const struct demand *demand)
@@ -940,7 +901,7 @@ ALWAYS_INLINE bool has_room (const struct availability *all,
     const struct line *line = all->lines[rank];
     size_t first = step_at (line, start), step, kind;
     /* Later uses only end. */
-    double begun = line->pinned ? INFINITY : line->promises ? order.start : start;
+    double begun = line->pinned ? INFINITY : line->listed ? order.start : start;
     int64_t buffer[MAX_KINDS];
 
     for (step = first; step < line->count; step++) {
@@ -970,7 +931,7 @@ static int64_t units_on (const struct availability *all,
     const int64_t *each = unit_on (all, demand, rank);
     int64_t left[MAX_KINDS];
 
-    if (!each || !has_room (all, rank, start, end, order, demand, each, left))
+    if (!has_room (all, rank, start, end, order, demand, each, left))
         return 0;
     return units_in (all, each, left, most_units (demand));
 }
@@ -997,7 +958,7 @@ static int64_t count_units (const struct availability *all,
         if (units && ranks)
             mark (ranks, rank);
         if (each)
-            *each++ = units;
+            each[rank] = units;
         sum += units;
     }
     return sum;
@@ -1081,8 +1042,8 @@ void availability_taken (const struct availability *all,
 /* -- searching -- */
 
 /* Append the changes of the units that a rank can hold for a length of time, by their start, from a
- * time on: the start, and the units more or less from there on.  Since differences of times are
- * rounded, a fall may be entered a little late: a caller that finds room checks it again.
+ * time on: the start, and the units more or less from there on.  A fall is entered with the next step:
+ * a caller that finds room checks it again.
  */
 static int append_changes (struct availability *all,
                            size_t rank,
@@ -1095,14 +1056,12 @@ static int append_changes (struct availability *all,
     const struct line *line = all->lines[rank];
     const int64_t *each = unit_on (all, demand, rank);
     int64_t *units, buffer[MAX_KINDS], now = 0;
-    size_t first = step_at (line, after), low, high, step;
+    size_t first = step_at (line, after), step, at;
 
-    if (!each)
-        return 0;
     if (reserve (&all->scratch, &all->scratch_room, line->count, sizeof (int64_t)) < 0)
         return -1;
     units = all->scratch;
-    if (!line->promises)
+    if (!line->listed)
         order = LAST;
     for (step = first; step < line->count; step++) {
         double time = last_of (line->times[step], after);
@@ -1110,37 +1069,18 @@ static int append_changes (struct availability *all,
 
         units[step] = *left < 0 ? 0 : units_in (all, each, left, most_units (demand));
     }
-    /* The span covers the steps from low to high, not included. */
-    low = first;
-    for (high = first + 1; high < line->count && line->times[high] < after + length;)
-        high++;
-    for (;;) {
-        double rise, fall;
-        int64_t least = units[low];
+    for (step = first; step < line->count; step++) {
+        double time = last_of (line->times[step], after);
+        int64_t least = units[step];
 
-        for (step = low + 1; step < high; step++)
-            if (units[step] < least)
-                least = units[step];
-        rise = low == first ? after : line->times[low];
-        if (least != now) {
-            if (least < now) /* a span may still begin then, but no later */
-                rise = nextafter (line->times[high - 1] - length, INFINITY);
-            if (heap_push (heap, rise, least - now) < 0)
-                return -1;
-            now = least;
-        }
-        rise = low + 1 < line->count ? line->times[low + 1] : INFINITY;
-        fall = high < line->count ? line->times[high] - length : INFINITY;
-        if (rise == INFINITY && fall == INFINITY)
-            return 0;
-        if (rise <= fall) {
-            low++;
-            if (high <= low)
-                high = low + 1;
-        } else {
-            high++;
-        }
+        for (at = step + 1; at < line->count && line->times[at] < time + length; at++)
+            if (units[at] < least)
+                least = units[at];
+        if (least != now && heap_push (heap, time, least - now) < 0)
+            return -1;
+        now = least;
     }
+    return 0;
 }
 
 /* The first time from `after` on at which a demand fits beside the uses up to a place in the order;
@@ -1154,6 +1094,7 @@ static double search (struct availability *all,
 {
     struct heap heap = {0};
     double found = INFINITY;
+    bool risen = false; /* at this time */
     int64_t sum = 0;
     size_t rank;
 
@@ -1169,12 +1110,15 @@ static double search (struct availability *all,
         struct item item = heap_pop (&heap);
 
         sum += item.value;
-        if (item.value > 0 && sum >= demand->count
-            && (!heap.count || heap.items[0].time > item.time)
+        risen |= item.value > 0;
+        if (heap.count && heap.items[0].time == item.time)
+            continue;
+        if (risen && sum >= demand->count
             && fits (all, demand, item.time, item.time + length, order)) {
             found = item.time;
             break;
         }
+        risen = false;
     }
 done:
     free (heap.items);
@@ -1329,11 +1273,11 @@ static int lay (struct availability *all,
         trial->ranks[part->rank].taken |= part->taken;
         if (!trial->ranks[part->rank].taken)
             continue;
-        for (index = 0; index < line->promises && line->promised[index].start < end; index++) {
-            const struct promised *one = line->promised + index;
+        for (index = 0; index < line->listed && line->list[index].start < end; index++) {
+            const struct listed *one = line->list + index;
             struct use *other = all->uses + one->number;
 
-            if (other->waits || other->away || !is_behind (all, one->start, one->number, order))
+            if (!one->amounts || other->waits || other->away || !is_behind (all, one->start, one->number, order))
                 continue;
             if (heap_push (&trial->waiting, other->start, one->number) < 0)
                 return -1;
@@ -1397,11 +1341,11 @@ static int finish (struct availability *all, bool keep)
         struct place *before = use->place;
 
         if (keep) {
-            if (change (all, moved->number, -1, true) < 0)
+            if (change (all, moved->number, -1) < 0)
                 result = -1;
             use->place = moved->place;
             moved->place = before;
-            if (change (all, moved->number, 1, true) < 0)
+            if (change (all, moved->number, 1) < 0)
                 result = -1;
         }
         place_release (moved->place);
@@ -1437,17 +1381,13 @@ static int64_t book (struct availability *all,
 }
 
 int64_t availability_book (struct availability *all,
-                           struct demand **demands,
+                           struct demand *demand,
                            double start,
                            double end,
                            double now,
                            bool may_move)
 {
-    int64_t number = 0;
-
-    while (*demands && !number)
-        number = book (all, *demands++, start, end, now, may_move, true);
-    return number;
+    return book (all, demand, start, end, now, may_move, true);
 }
 
 /* The first end of a use after a time. */
@@ -1462,13 +1402,12 @@ static double next_end (const struct availability *all, double time)
     return first;
 }
 
-/* The earliest start of one demand. */
-static double earliest (struct availability *all,
-                        struct demand *demand,
-                        double length,
-                        double after,
-                        double now,
-                        bool may_move)
+double availability_earliest (struct availability *all,
+                              struct demand *demand,
+                              double length,
+                              double after,
+                              double now,
+                              bool may_move)
 {
     double clear = search (all, demand, length, after, LAST);
     double time;
@@ -1490,20 +1429,6 @@ static double earliest (struct availability *all,
             return can < 0 ? -INFINITY : time;
     }
     return clear;
-}
-
-double availability_earliest (struct availability *all,
-                              struct demand **demands,
-                              double length,
-                              double after,
-                              double now,
-                              bool may_move)
-{
-    double first = INFINITY;
-
-    while (*demands && first != -INFINITY)
-        first = first_of (first, earliest (all, *demands++, length, after, now, may_move));
-    return first;
 }
 
 /* -- all ranks together -- */
@@ -1544,40 +1469,25 @@ double availability_enough_until (struct availability *all,
     return until;
 }
 
-/* Whether one demand can start now, as availability_can_start(). */
-static int64_t can_start (struct availability *all,
-                          int64_t number,
-                          struct demand *demand,
-                          double now,
-                          double end,
-                          bool may_move)
+int availability_can_start (struct availability *all,
+                            int64_t number,
+                            struct demand *demand,
+                            double now,
+                            double end,
+                            bool may_move)
 {
     const struct use *use = all->uses + number;
     bool stays = use->entered && !use->movable, leaves = use->entered && use->movable;
-    int64_t can = stays ? change (all, number, -1, false) : leaves ? leave_out (all, number) : 0;
+    int64_t can = stays ? change (all, number, -1) : leaves ? leave_out (all, number) : 0;
 
     if (!can)
         can = fits (all, demand, -INFINITY, end, LAST);
     if (!can && may_move && all->movable > leaves)
         can = book (all, demand, -INFINITY, end, now, true, false);
     finish (all, false);
-    if (stays && change (all, number, 1, false) < 0)
+    if (stays && change (all, number, 1) < 0)
         return -1;
     return can;
-}
-
-int availability_can_start (struct availability *all,
-                            int64_t number,
-                            struct demand **demands,
-                            double now,
-                            double end,
-                            bool may_move)
-{
-    int64_t can = 0;
-
-    while (*demands && !can)
-        can = can_start (all, number, *demands++, now, end, may_move);
-    return (int)can;
 }
 
 int64_t availability_first_to_start (struct availability *all,

@@ -45,21 +45,22 @@ double timeline_first (const struct timeline *line,
  * has them: to move them to earlier times, one after another.
  */
 struct promises;
+struct promised_line;
 
 struct promises *promises_create (void);
 void promises_destroy (struct promises *promises);
 
 /* Register a timeline for promises.  It must stay until promises_drop_line() or
- * promises_destroy().  Returns its number, or -1: no memory.
+ * promises_destroy().  NULL: no memory.
  */
-int promises_add_line (struct promises *promises, struct timeline *line);
+struct promised_line *promises_add_line (struct promises *promises, struct timeline *line);
 /* Unregister a timeline, which has no promises any more. */
-void promises_drop_line (struct promises *promises, int number);
+void promises_drop_line (struct promises *promises, struct promised_line *line);
 
 /* Set the units that moves in a timeline must leave, kept from all others; and whether its promises
  * may add up to more than there is, so that none of them is moved.
  */
-void promises_set_line (struct promises *promises, int number, int64_t kept, bool overdrawn);
+void promises_set_line (struct promised_line *line, int64_t kept, bool overdrawn);
 
 /* Enter a job's promise of units in a span of a timeline.  After a move it lasts for the length.
  * The span, a start and an end, is changed with it: the caller keeps it until promises_drop().  The
@@ -67,14 +68,18 @@ void promises_set_line (struct promises *promises, int number, int64_t kept, boo
  */
 int promises_put (struct promises *promises,
                   int64_t jobid,
-                  int number,
+                  struct promised_line *line,
                   int64_t count,
                   double *span,
                   double length);
 void promises_drop (struct promises *promises, int64_t jobid);
 
 /* Note that units have just come free in a span of a timeline, which has them already. */
-int promises_opened (struct promises *promises, int number, double start, double end, int64_t count);
+int promises_opened (struct promises *promises,
+                     struct promised_line *line,
+                     double start,
+                     double end,
+                     int64_t count);
 
 /* Move the promises of jobs, one after another, to the earliest times at which they fit, as
  * PromiseMoves.advance_in_turn().
@@ -164,7 +169,7 @@ size_t availability_amounts_of (const struct availability *all,
                                 int64_t *ranks,
                                 int64_t *amounts);
 
-/* ranks: set to those with room, and each: to the units on each rank of the demand; or NULL */
+/* ranks: set to those with room, and each: by rank, to the units on those of the demand; or NULL */
 int64_t availability_room (const struct availability *all,
                            const struct demand *demand,
                            double start,
@@ -178,15 +183,15 @@ void availability_taken (const struct availability *all,
                          double start,
                          double end,
                          unsigned char *ranks);
-/* demands: any of these, ended by NULL.  Minus infinity: no memory. */
+/* Minus infinity: no memory. */
 double availability_earliest (struct availability *all,
-                              struct demand **demands,
+                              struct demand *demand,
                               double length,
                               double after,
                               double now,
                               bool may_move);
 int64_t availability_book (struct availability *all,
-                           struct demand **demands,
+                           struct demand *demand,
                            double start,
                            double end,
                            double now,
@@ -197,7 +202,7 @@ double availability_enough_until (struct availability *all,
 /* number: 0 for none.  Returns -1 if there is no memory. */
 int availability_can_start (struct availability *all,
                             int64_t number,
-                            struct demand **demands,
+                            struct demand *demand,
                             double now,
                             double end,
                             bool may_move);

@@ -62,8 +62,9 @@ struct size {
 };
 
 /* A timeline with promises. */
-struct line {
-    struct timeline *timeline; /* NULL: the number is free */
+struct promised_line {
+    struct promised_line *next;
+    struct timeline *timeline;
     int64_t kept;
     bool overdrawn;
     double since;    /* when a promise was examined last */
@@ -72,7 +73,7 @@ struct line {
 
 struct promise {
     bool there;
-    int line;
+    struct promised_line *line;
     int64_t jobid;
     int64_t count;
     double start, end;
@@ -82,9 +83,7 @@ struct promise {
 };
 
 struct promises {
-    struct line **lines;
-    int line_count;
-    size_t line_room;
+    struct promised_line *lines; /* the first of them */
     /* By job id, a hash table with linear probing: its room is a power of two and at most half of it
      * is used.
      */
@@ -158,7 +157,7 @@ static void take_out (struct promises *promises, size_t place)
 
 /* -- openings ------------------------------------------------------------- */
 
-static struct size *size_of (struct line *line, int64_t count)
+static struct size *size_of (struct promised_line *line, int64_t count)
 {
     return &line->sizes[count > 1 ? 63 - __builtin_clzll ((uint64_t)count) : 0];
 }
@@ -176,7 +175,7 @@ static void drop_openings (struct size *size)
 }
 
 /* Forget all results for the promises in a timeline. */
-static void forget (struct line *line)
+static void forget (struct promised_line *line)
 {
     for (int i = 0; i < SIZES; i++) {
         drop_openings (&line->sizes[i]);
@@ -187,7 +186,7 @@ static void forget (struct line *line)
 /* Enter an opening for the sizes of promises that it may be enough for: a span in which `before`
  * units were free throughout, and `most` are now at some moment.
  */
-static int consider (struct line *line, double low, double high, int64_t before, int64_t most)
+static int consider (struct promised_line *line, double low, double high, int64_t before, int64_t most)
 {
     struct opening opening = {
         .start = timeline_begin (line->timeline),
@@ -234,7 +233,7 @@ static int consider (struct line *line, double low, double high, int64_t before,
 /* The first time from now on to which a promise could move; infinity if it stays. */
 static double earlier (struct promises *promises, const struct promise *promise, double now)
 {
-    struct line *line = promises->lines[promise->line];
+    struct promised_line *line = promise->line;
     const struct size *size = size_of (line, promise->count);
     int64_t wanted = promise->count + line->kept;
     double before = promise->start;
@@ -278,7 +277,7 @@ static double earlier (struct promises *promises, const struct promise *promise,
 }
 
 /* Move a promise to an earlier time. */
-static int move (struct line *line, struct promise *promise, double to)
+static int move (struct promised_line *line, struct promise *promise, double to)
 {
     struct timeline *timeline = line->timeline;
     double start = promise->start;
@@ -323,15 +322,12 @@ int64_t promises_advance (struct promises *promises,
 
     *moved = 0;
     *first = INFINITY;
-    for (int i = 0; i < promises->line_count; i++) {
-        struct line *line = promises->lines[i];
-
-        if (line && (now < line->since || now < timeline_begin (line->timeline)))
+    for (struct promised_line *line = promises->lines; line; line = line->next)
+        if (now < line->since || now < timeline_begin (line->timeline))
             forget (line); /* the clock was set back */
-    }
     while (place < count) {
         struct promise *promise = find (promises, jobids[place]);
-        struct line *line;
+        struct promised_line *line;
         double start;
 
         if (place + LOOK_AHEAD < count)
@@ -339,7 +335,7 @@ int64_t promises_advance (struct promises *promises,
                 &promises->table[home_of (promises, jobids[place + LOOK_AHEAD])]);
         if (!promise || promise->start <= now)
             break;
-        line = promises->lines[promise->line];
+        line = promise->line;
         if (line->overdrawn)
             break;
         start = earlier (promises, promise, now);
@@ -372,36 +368,34 @@ struct promises *promises_create (void)
     return promises;
 }
 
-void promises_drop_line (struct promises *promises, int number)
+void promises_drop_line (struct promises *promises, struct promised_line *line)
 {
-    struct line *line = promises->lines[number];
+    struct promised_line **at = &promises->lines;
 
-    if (!line)
-        return;
+    while (*at != line)
+        at = &(*at)->next;
+    *at = line->next;
     for (int i = 0; i < SIZES; i++)
         free (line->sizes[i].openings);
     free (line);
-    promises->lines[number] = NULL;
 }
 
 void promises_destroy (struct promises *promises)
 {
     if (!promises)
         return;
-    for (int i = 0; i < promises->line_count; i++)
-        promises_drop_line (promises, i);
-    free (promises->lines);
+    while (promises->lines)
+        promises_drop_line (promises, promises->lines);
     free (promises->table);
     free (promises);
 }
 
-int promises_add_line (struct promises *promises, struct timeline *timeline)
+struct promised_line *promises_add_line (struct promises *promises, struct timeline *timeline)
 {
-    struct line *line = calloc (1, sizeof (*line));
-    int number = 0;
+    struct promised_line *line = calloc (1, sizeof (*line));
 
     if (!line)
-        return -1;
+        return NULL;
     line->timeline = timeline;
     line->since = -INFINITY;
     for (int i = 0; i < SIZES; i++) {
@@ -409,34 +403,25 @@ int promises_add_line (struct promises *promises, struct timeline *timeline)
         line->sizes[i].latest = -INFINITY;
         line->sizes[i].shortest = INFINITY;
     }
-    while (number < promises->line_count && promises->lines[number])
-        number++;
-    if (number == promises->line_count) {
-        if (reserve (&promises->lines, &promises->line_room, number + 1, sizeof (line)) < 0) {
-            free (line);
-            return -1;
-        }
-        promises->line_count++;
-    }
-    promises->lines[number] = line;
-    return number;
+    line->next = promises->lines;
+    return promises->lines = line;
 }
 
-void promises_set_line (struct promises *promises, int number, int64_t kept, bool overdrawn)
+void promises_set_line (struct promised_line *line, int64_t kept, bool overdrawn)
 {
-    promises->lines[number]->kept = kept;
-    promises->lines[number]->overdrawn = overdrawn;
+    line->kept = kept;
+    line->overdrawn = overdrawn;
 }
 
 int promises_put (struct promises *promises,
                   int64_t jobid,
-                  int number,
+                  struct promised_line *line,
                   int64_t count,
                   double *span,
                   double length)
 {
     double start = span[0], end = span[1];
-    struct size *size = size_of (promises->lines[number], count);
+    struct size *size = size_of (line, count);
     struct promise *promise;
 
     promises_drop (promises, jobid);
@@ -445,7 +430,7 @@ int promises_put (struct promises *promises,
     promise = &promises->table[place_of (promises, jobid)];
     *promise = (struct promise){
         .there = true,
-        .line = number,
+        .line = line,
         .jobid = jobid,
         .count = count,
         .start = start,
@@ -468,7 +453,7 @@ void promises_drop (struct promises *promises, int64_t jobid)
 
     if (!promise->there)
         return;
-    size = size_of (promises->lines[promise->line], promise->count);
+    size = size_of (promise->line, promise->count);
     size->members--;
     if (!size->members) {
         size->latest = -INFINITY;
@@ -477,9 +462,12 @@ void promises_drop (struct promises *promises, int64_t jobid)
     take_out (promises, place);
 }
 
-int promises_opened (struct promises *promises, int number, double start, double end, int64_t count)
+int promises_opened (struct promises *promises,
+                     struct promised_line *line,
+                     double start,
+                     double end,
+                     int64_t count)
 {
-    struct line *line = promises->lines[number];
     int64_t least, most;
 
     if (!promises->count)

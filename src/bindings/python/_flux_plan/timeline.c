@@ -433,24 +433,35 @@ double timeline_since (const struct timeline *line, int64_t value, double time)
     }
 }
 
+/* Go on, from a step of a block, to the first that has less than a value (`less`), or no less, and
+ * that begins before a time as far as whole blocks tell.  Returns when it begins, or infinity.
+ */
+static inline double go_on (const struct timeline *line,
+                            size_t *at,
+                            size_t *place,
+                            int64_t value,
+                            bool less,
+                            double until)
+{
+    do {
+        const struct entry *entry = &line->entries[*at];
+        const struct block *block = entry->block;
+
+        if (less ? entry->least < value : entry->most >= value)
+            for (; *place < block->count; (*place)++)
+                if ((block->values[*place] + block->plus < value) == less)
+                    return block->starts[*place];
+        *place = 0;
+    } while (++*at < line->count && line->heads[*at] < until);
+    return INFINITY;
+}
+
 double timeline_below (const struct timeline *line, int64_t value, double start)
 {
     size_t at = block_of (line, start);
     size_t place = step_of (line->entries[at].block, start);
 
-    while (true) {
-        const struct block *block = line->entries[at].block;
-
-        for (; place < block->count; place++) {
-            if (block->values[place] + block->plus < value)
-                return fmax (start, block->starts[place]);
-        }
-        while (++at < line->count && line->entries[at].least >= value)
-            ;
-        if (at == line->count)
-            return INFINITY;
-        place = 0;
-    }
+    return last_of (start, go_on (line, &at, &place, value, true, INFINITY));
 }
 
 double timeline_first (const struct timeline *line,
@@ -462,50 +473,20 @@ double timeline_first (const struct timeline *line,
 {
     size_t at = block_of (line, start);
     size_t place = step_of (line->entries[at].block, start);
-    bool inside; /* a run that begins at `since` has not ended yet */
-    double since = start;
+    double since, end;
 
     if (start >= limit)
         return INFINITY;
-    /* The step that `start` is in counts from `start` on, not from where it begins. */
-    inside = line->entries[at].block->values[place] + line->entries[at].block->plus >= value;
-    place++;
-    for (; at < line->count; at++, place = 0) {
-        const struct block *block = line->entries[at].block;
-        double head = line->heads[at];
-
-        if (inside) {
-            if (head >= limit || since + length <= head)
-                break;
-        }
-        else if (head >= limit || head >= until)
-            break;
-        if (line->entries[at].least >= value) {
-            if (!inside) {
-                inside = true;
-                since = head;
-            }
-            continue;
-        }
-        if (line->entries[at].most < value) {
-            inside = false;
-            continue;
-        }
-        for (; place < block->count; place++) {
-            if (block->values[place] + block->plus >= value) {
-                if (!inside) {
-                    inside = true;
-                    since = block->starts[place];
-                }
-            }
-            else if (inside) {
-                double time = block->starts[place];
-
-                if (since + length <= time || time >= limit)
-                    return since < limit ? since : INFINITY;
-                inside = false;
-            }
-        }
+    until = first_of (limit, last_of (until, nextafter (start, INFINITY)));
+    for (;;) {
+        since = go_on (line, &at, &place, value, false, until);
+        /* The step that `start` is in counts from `start` on, not from where it begins. */
+        if (since <= last_of (start, line->heads[0]))
+            since = start;
+        if (since >= until)
+            return INFINITY;
+        end = first_of (limit, since + length);
+        if (go_on (line, &at, &place, value, true, end) >= end)
+            return since;
     }
-    return inside && since < limit ? since : INFINITY;
 }

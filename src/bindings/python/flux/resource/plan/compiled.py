@@ -118,17 +118,14 @@ class CompiledMoves:
         """Number of searches of timelines, for complexity tests."""
         return int(lib.promises_searches(self._cdata))
 
-    def add_line(self, line: CompiledTimeline) -> int:
-        number: int = lib.promises_add_line(self._cdata, line.cdata)
-        if number < 0:
-            raise MemoryError
-        return number
+    def add_line(self, line: CompiledTimeline) -> Any:
+        return _made(lib.promises_add_line(self._cdata, line.cdata))
 
-    def drop_line(self, number: int) -> None:
-        lib.promises_drop_line(self._cdata, number)
+    def drop_line(self, entry: Any) -> None:
+        lib.promises_drop_line(self._cdata, entry)
 
-    def opened(self, number: int, start: float, end: float, count: int) -> None:
-        if lib.promises_opened(self._cdata, number, start, end, count):
+    def opened(self, entry: Any, start: float, end: float, count: int) -> None:
+        if lib.promises_opened(self._cdata, entry, start, end, count):
             raise MemoryError
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
@@ -168,7 +165,7 @@ class CompiledMoves:
         profiles = self._profiles.values()
         for profile in profiles:
             overdrawn_here = overdrawn and profile.maybe_overdrawn
-            lib.promises_set_line(cdata, profile.number, profile.kept, overdrawn_here)
+            lib.promises_set_line(profile.entry, profile.kept, overdrawn_here)
         jobids, length = ffi.from_buffer("int64_t[]", row), len(row)
         if len(self._places) < length:
             self._places = ffi.new("int64_t[]", length)
@@ -190,10 +187,10 @@ class CompiledMoves:
     def _tell(self, jobid: int, promise: CountedPromise) -> None:
         if promise.is_open:
             return
-        number = self._profiles[promise.demand.kind].number
+        entry = self._profiles[promise.demand.kind].entry
         promise.span = self._told[jobid] = ffi.new("double[2]", (promise.start, promise.end))
         count, length = promise.demand.count, length_of(promise.request)
-        if lib.promises_put(self._cdata, jobid, number, count, promise.span, length):
+        if lib.promises_put(self._cdata, jobid, entry, count, promise.span, length):
             raise MemoryError
 
 
@@ -212,7 +209,7 @@ class CompiledAvailability:
 
     def _own(self, cdata: Any) -> None:
         self._all = owned(cdata, lib.availability_destroy)
-        # By id, demands, rows of these and claims, and these in C.
+        # By id, demands and claims, and these in C.
         self._told: dict[int, tuple[Any, Any]] = {}
 
     def copy(self) -> Self:
@@ -239,14 +236,6 @@ class CompiledAvailability:
             ranks = b"".join(map(self._mask, (demand.ranks, *where)))
             made = lib.demand_create(self._all, *demand[:4], len(keys), numbers, ranks)
             told = self._told[id(key)] = key, owned(made, lib.demand_release)
-        return told[1]
-
-    def _tell_all(self, demands: Sequence[Demand]) -> Any:
-        """Return alternative demands, of which the row must not change, in C."""
-        told = self._told.get(id(demands))
-        if told is None:
-            made = [*map(self._tell, demands), ffi.NULL]
-            told = self._told[id(demands)] = (demands, made), ffi.new("struct demand *[]", made)
         return told[1]
 
     def _read(self, ranks: Any) -> int:
@@ -292,11 +281,10 @@ class CompiledAvailability:
         return units, self._read(ranks)
 
     def room_by_rank(self, demand: Demand, start: float, end: float) -> list[tuple[int, int]]:
-        ranks = members(demand.ranks)
-        each = ffi.new("int64_t[]", len(ranks))
+        each = ffi.new("int64_t[]", 8 * self._bytes)
         made = self._tell(demand)
         lib.availability_room(self._all, made, start, end, ffi.NULL, each)
-        return list(zip(ranks, each))
+        return [(rank, each[rank]) for rank in members(demand.ranks)]
 
     def overdrawn(self, number: int, since: float) -> bool:
         return lib.availability_overdrawn(self._all, number, since)  # type: ignore[no-any-return]
@@ -309,16 +297,21 @@ class CompiledAvailability:
     def earliest(
         self, demands: Sequence[Demand], length: float, after: float, now: float, may_move: bool
     ) -> float:
-        made = self._tell_all(demands)
-        find = lib.availability_earliest
-        return _known_time(find(self._all, made, length, after, now, may_move))
+        find, first = lib.availability_earliest, inf
+        for demand in demands:
+            found = find(self._all, self._tell(demand), length, after, now, may_move)
+            first = min(first, _known_time(found))
+        return first
 
     def book(
         self, demands: Sequence[Demand], start: float, end: float, now: float, may_move: bool
     ) -> int | None:
-        made = self._tell_all(demands)
-        number = lib.availability_book(self._all, made, start, end, now, may_move)
-        return _known(number) or None
+        bind = lib.availability_book
+        for demand in demands:
+            number = _known(bind(self._all, self._tell(demand), start, end, now, may_move))
+            if number:
+                return number
+        return None
 
     def enough_until(self, demand: Demand, since: float) -> float:
         made = self._tell(demand)
@@ -332,9 +325,9 @@ class CompiledAvailability:
         end: float,
         may_move: bool,
     ) -> bool:
-        made = self._tell_all(demands)
-        can = lib.availability_can_start(self._all, number or 0, made, now, end, may_move)
-        return _known(can) == 1
+        can, own = lib.availability_can_start, number or 0
+        tell, everything = self._tell, self._all
+        return any(_known(can(everything, own, tell(one), now, end, may_move)) for one in demands)
 
     def first_to_start(
         self,
@@ -363,8 +356,13 @@ def _known_time(time: float) -> float:
     return time
 
 
-def owned(cdata: Any, destroy: Any) -> Any:
-    """Wrap an object made in C, which is destroyed with its last reference."""
+def _made(cdata: Any) -> Any:
+    """Return an object made in C. Raises MemoryError if there was no memory."""
     if cdata == ffi.NULL:
         raise MemoryError
-    return ffi.gc(cdata, destroy)
+    return cdata
+
+
+def owned(cdata: Any, destroy: Any) -> Any:
+    """Wrap an object made in C, which is destroyed with its last reference."""
+    return ffi.gc(_made(cdata), destroy)

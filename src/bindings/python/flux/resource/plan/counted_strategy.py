@@ -58,7 +58,7 @@ class CountedProfile:
 
     Attributes:
         line (CountTimeline): free units over time.
-        number (int): that of the line in the mover of promises.
+        entry: that of the line in the mover of promises.
         free (int): units free now, regardless of promises.
         promises (int): number of promises counted.
         open_units (dict): job id to the units of its open promise (``Plan.hold()``).
@@ -72,8 +72,6 @@ class CountedProfile:
         self.ranks, self.whole = kind.ranks, kind.whole
         state = pool.pool_state
         inventory = state.inventory
-        # Whether all nodes of the pool are of one kind, and are counted here.
-        self._uniform = len(inventory.kinds) == 1 and inventory.ranks == self.ranks
         free = self._free(state)
         if free is None:
             raise ValueError("a node is used in part")
@@ -99,7 +97,7 @@ class CountedProfile:
                 self.jobs[jobid] = (end, count)
                 self.line.add(end, inf, count)
         self._moves = moves
-        self.number = moves.add_line(self.line)
+        self.entry = moves.add_line(self.line)
 
     def copy(self, moves: PromiseMoves) -> Self:
         """Return an independent copy, whose promises another object moves."""
@@ -111,7 +109,7 @@ class CountedProfile:
             jobs=self.jobs.copy(),
             _moves=moves,
         )
-        new.number = moves.add_line(new.line)
+        new.entry = moves.add_line(new.line)
         return new
 
     # -- running jobs -------------------------------------------------------
@@ -134,12 +132,6 @@ class CountedProfile:
         """Return the number of units in a selection (of a running job); None if it has parts of
         units."""
         inventory = state.inventory
-        if self.whole and len(held) == 2:
-            # The fast path for most jobs: whole nodes, all of one kind.
-            ranks, units = held
-            mask = 1 << ranks if ranks >= 0 else ~ranks
-            if self._uniform and units in inventory.kinds:
-                return popcount(mask)
         cores = inventory.core_mask
         count = 0
         for mask, units in pairs(held):
@@ -203,7 +195,7 @@ class CountedProfile:
             self.free += count
             if until > now:
                 line.add(now, until, count)
-                self._moves.opened(self.number, now, until, count)
+                self._moves.opened(self.entry, now, until, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
             if not self.started(state, jobid, now, end):
@@ -219,24 +211,6 @@ class CountedProfile:
         else:
             self.open_units.pop(jobid, None)
         self.kept = min(sum(self.open_units.values()), self.total)
-
-    def move(self, start: float, end: float, to: float, until: float, count: int) -> None:
-        """Move a promise to an earlier time.
-
-        Args:
-            start, end (float): its present span
-            to, until (float): its new span, which begins earlier, but not before now
-        """
-        line = self.line
-        if until < start:
-            line.add(to, until, -count)
-            line.add(start, end, count)
-        else:
-            line.add(to, start, -count)
-            if until < end:
-                line.add(until, end, count)
-            elif until > end:  # by the rounding of a sum
-                line.add(end, until, -count)
 
     def room(self, start: float, end: float) -> int:
         """Return the number of units free throughout a span."""
@@ -383,7 +357,7 @@ class CountedStrategy(Strategy):
             if which.ranks & kind.ranks:
                 if other.promises or other.open_units:
                     return False
-                self._moves.drop_line(other.number)
+                self._moves.drop_line(other.entry)
                 del self._profiles[which]
                 self.found.clear()
         try:
@@ -571,7 +545,7 @@ class CountedStrategy(Strategy):
             start, end = max(promise.start, self._pool.clock()), promise.end
             if start < end:
                 profile.line.add(start, end, promise.demand.count)
-                self._moves.opened(profile.number, start, end, promise.demand.count)
+                self._moves.opened(profile.entry, start, end, promise.demand.count)
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:

@@ -192,14 +192,13 @@ class PromiseMoves:
         self._promises = promises
         self._profiles = profiles
 
-    def add_line(self, line: Any) -> int:
-        """Register a timeline for promises; return its number."""
-        return 0
+    def add_line(self, line: Any) -> Any:
+        """Register a timeline for promises; return its entry."""
 
-    def drop_line(self, number: int) -> None:
+    def drop_line(self, entry: Any) -> None:
         """Unregister a timeline that has no promises any more."""
 
-    def opened(self, number: int, start: float, end: float, count: int) -> None:
+    def opened(self, entry: Any, start: float, end: float, count: int) -> None:
         """Note that units came free in a span of a timeline."""
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
@@ -225,7 +224,8 @@ class PromiseMoves:
         if earlier >= start:
             return start
         end = earlier + length_of(promise.request)
-        profile.move(start, promise.end, earlier, end, count)
+        profile.line.add(start, promise.end, count)
+        profile.line.add(earlier, end, -count)
         promise.span[:] = earlier, end
         return earlier
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.policies.by_rank import (
@@ -315,7 +315,14 @@ class BackfillByLatestStart(BackfillByRank):
         wanted = max(wanted if wanted < inf else job.t_submit + policy.within, policy.now())
         when = self.plan.earliest(job.resource_request, after=wanted)
         if self.backlog.has_priorities and (when is None or when > wanted):
-            yield from self.promise_before_others(job, wanted, when)
+            until = inf if when is None else when + job.limit
+
+            def promise(lower: list[PendingJob]) -> bool:
+                self.enter(job, self.plan.earliest(job.resource_request, after=wanted))
+                return True
+
+            if not (yield from self.before_lower(job, wanted, until, promise)):
+                self.backlog.again(job)
         else:
             self.enter(job, when)
 
@@ -329,45 +336,30 @@ class BackfillByLatestStart(BackfillByRank):
         self._without.pop(job.jobid, None)
         self._untold[job.jobid] = job
 
-    def promise_before_others(self, job: PendingJob, wanted: float, behind: float | None) -> Steps:
-        """Promise a job the time at which it fits beside the promises to jobs of its own or higher
-        priority. Promises of lower priority that cannot be kept beside it become void.
-
-        Args:
-            wanted (float): earliest time to promise, seconds since the epoch
-            behind (float): time at which it fits beside all promises; None: never
-        """
-        until = inf if behind is None else behind + job.limit
-        lower = yield from self.take_out(job, wanted, until)
-        if self.must_begin_anew() or job.request.finalized:
-            self.backlog.again(job)
-        else:
-            self.enter(job, self.plan.earliest(job.resource_request, after=wanted))
-        yield from self.put_back(lower, "priority")
-
     def goes_before(self, job: PendingJob) -> Generator[None, None, bool]:
-        """Start a job at the expense of jobs of lower priority, if possible: those of their
-        promises that cannot be kept become void. Return whether it has left the queue."""
+        """Start a job at the expense of jobs of lower priority, if possible. Return whether it has
+        left the queue."""
+
+        def start(lower: list[PendingJob]) -> bool:
+            fits = bool(lower) and self.plan.fits(job.resource_request, jobid=job.jobid)
+            return fits and self.try_to_start(job)
+
         now = self.policy.now()
-        lower = yield from self.take_out(job, now, now + job.limit)
-        left = (
-            bool(lower)
-            and not self.must_begin_anew()
-            and not job.request.finalized
-            and self.plan.fits(job.resource_request, jobid=job.jobid)
-            and self.try_to_start(job)
-        )
-        yield from self.put_back(lower, "priority")
+        left = yield from self.before_lower(job, now, now + job.limit, start)
         self._kept.clear()
         self._unsure = True
         return left
 
-    def take_out(
-        self, job: PendingJob, start: float, end: float
-    ) -> Generator[None, None, list[PendingJob]]:
-        """Remove from the plan the promises that a job may go before: those between `start` and
-        `end` to jobs of lower priority that could use the same ranks. Return these jobs, in queue
-        order."""
+    def before_lower(
+        self,
+        job: PendingJob,
+        start: float,
+        end: float,
+        act: Callable[[list[PendingJob]], bool],
+    ) -> Generator[None, None, bool]:
+        """Act for a job without the promises between `start` and `end` to jobs of lower priority
+        that could use the same ranks, which it is given. Those that cannot be kept afterwards become
+        void. Return the result of the act; False if the job or the plan is gone."""
         policy = self.policy
         by_share = policy.queue_order.by_share  # a share decides nothing here
         lower = []
@@ -387,7 +379,9 @@ class BackfillByLatestStart(BackfillByRank):
             taken.append(other)
             if len(taken) % PROMISED_PER_TURN == 0:
                 yield
-        return taken
+        result = not self.must_begin_anew() and not job.request.finalized and act(taken)
+        yield from self.put_back(taken, "priority")
+        return result
 
     def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
         """Enter removed promises into the plan again, in this order; those that do not fit are
