@@ -135,19 +135,19 @@ test_expect_success GREENLET,EMBEDDED 'the installed command runs an instance, m
 	grep "moved/opt/sched/lib/flux-scheduler/modules/sched-simple/sched-simple.py" list &&
 	mv moved dest
 '
-test_expect_success GREENLET 'make uninstall removes every file, after make clean as well' '
-	find dest -name __pycache__ -prune -o -type f -print | grep -q . &&
-	make -C build clean >clean.out 2>&1 &&
-	{ make -C build uninstall DESTDIR="$PWD/dest" >uninstall.out 2>&1 || { cat uninstall.out; false; }; } &&
-	find dest -type f >left &&
-	test_must_be_empty left
-'
 test_expect_success GREENLET,EMBEDDED 'the installed harness runs a test of a site, from any directory' '
 	{ make -C build install prefix="$PWD/prefix" >harness.out 2>&1 || { cat harness.out; false; }; } &&
 	mkdir elsewhere && cp "$FLUX_SOURCE_DIR"/doc/examples/first.* elsewhere/ &&
 	(unset TEST_UNDER_FLUX_ACTIVE SHARNESS_TEST_DIRECTORY SHARNESS_TRASH_DIRECTORY &&
 		cd elsewhere && FLUX_TEST_LIB="$OLDPWD/prefix/lib/flux-scheduler/test" sh ./first.t >out 2>&1 || { cat out; false; }) &&
 	grep "^# passed all 4" elsewhere/out
+'
+test_expect_success GREENLET 'make uninstall removes every file, after make clean as well' '
+	find dest -name __pycache__ -prune -o -type f -print | grep -q . &&
+	make -C build clean >clean.out 2>&1 &&
+	{ make -C build uninstall DESTDIR="$PWD/dest" >uninstall.out 2>&1 || { cat uninstall.out; false; }; } &&
+	find dest -type f >left &&
+	test_must_be_empty left
 '
 
 #
