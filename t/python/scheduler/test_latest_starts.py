@@ -64,6 +64,20 @@ def test_one_that_a_new_limit_of_the_job_itself_does_not_fit_is_void_for_that_re
     assert line.endswith("or with a new time limit")
 
 
+def test_when_has_no_latest_start_of_a_job_that_a_rule_defers_later_on():
+    class Closes(AdmissionRule):
+        name = "closes"
+
+        def check(self, job):
+            return Deferral("the shop is closed") if self.host.now() > begin + 50 else None
+
+    rig = Rig(R(4, 4), ruled(Backfill, Closes), "promise=all", "within=1h")
+    begin = rig.now
+    rig.alloc(1, whole(4, 100))
+    answer = rig.answer("when", jobspec=whole(1, 50))
+    assert answer["verdict"] == "unknown" and "t_latest" not in answer
+
+
 def test_a_drain_makes_promises_void_that_need_the_nodes():
     rig = rig_with("within=1h")
     begin = rig.now

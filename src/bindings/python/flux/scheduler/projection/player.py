@@ -85,7 +85,7 @@ class Player:
         self.starts: dict[int, float] = {}
         self.denied: dict[int, str | None] = {}  # job id -> note (str or None), likewise
         self._granted: dict[int, dict[str, Any]] = {}
-        self._latest: dict[int, float] = {}
+        self._latest: dict[int, float | None] = {}  # None: promised no more
         self._steps = 0
         self._seconds = PLAY_SECONDS if draws is None else DRAWN_PLAY_SECONDS
         self._counts_steps = policy.has_virtual_time
@@ -184,7 +184,7 @@ class Player:
             "reason": read_by(caller, self.denied.get(jobid) or reason),
             "left": 0 if in_time else sum(1 for one in waiting if one.jobid not in self.starts),
         }
-        if jobid in self._latest:
+        if self._latest.get(jobid) is not None:
             answer["t_latest"] = self._latest[jobid]
         if job is not None and not is_answered() and not answer["reason"]:
             pool, request = policy.resources, job.resource_request
