@@ -18,6 +18,16 @@ $ flux housekeeping kill -j f1
 $ flux kvs put a.d=2 l=x; flux kvs get l a.d
 x
 2
+# a key that is missing, and a directory, are not removed by mistake
+$ flux kvs unlink l nosuch
+1! flux-kvs: ERROR: cannot unlink 'nosuch': No such file or directory
+$ flux kvs unlink a
+1! flux-kvs: ERROR: cannot unlink 'a': it is a directory: -R removes it with what is in it
+$ flux kvs get l a.d; flux kvs unlink -f nosuch l; flux kvs unlink a.d; flux kvs unlink -R a; flux kvs put b.c.d=1; flux kvs unlink -R b
+x
+2
+$ flux kvs get b.c.d
+1! flux-kvs: ERROR: b.c.d: No such file or directory
 # properties, membership, exclusion: commands of our own
 $ flux resource property add foo 1-2; flux resource list -s free -o '{properties:<5} {ranks}'
 PROPERTIES RANKS
@@ -80,6 +90,9 @@ $ flux submit -N1 --tasks-per-node=2 --tasks-per-core=1 true
 1! flux-submit: ERROR: Do not specify both the number of tasks per node and per core
 $ flux update f1 duration=+1m
 1! flux-update: ERROR: unknown job id
+$ J=$(flux submit --urgency=hold -t 10m true); flux job urgency -v $J 0; flux update $J duration=-20m 2>&1 | grep -o '(.*'; flux cancel $J
+! old urgency: job held
+(10m) cannot be reduced by 20m
 $ flux submit --env='X=$NOSUCH' true
 1! flux-submit: ERROR: --env: Variable 'NOSUCH' not found in X=$NOSUCH
 $ flux run -N2 -n4 -l hostname | sort

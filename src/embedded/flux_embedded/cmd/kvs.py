@@ -5,7 +5,7 @@ import sys
 
 import flux
 from flux_embedded.cmd.lib.ask import ask
-from flux_engine.command.errors import CommandError
+from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 
 
@@ -31,8 +31,19 @@ def put(args):
 
 
 def unlink(args):
+    handle = flux.Flux()
+    for key in args.keys:
+        try:
+            handle.rpc("kvs.lookup", {"key": key}).get()
+        except IsADirectoryError:
+            if not args.recursive:
+                why = "it is a directory: -R removes it with what is in it"
+                raise CommandError(f"cannot unlink '{key}': {why}") from None
+        except FileNotFoundError as exc:
+            if not args.force:
+                raise CommandError(f"cannot unlink '{key}': {error_text(exc)}") from None
     ops = [["unlink", key] for key in args.keys]
-    flux.Flux().rpc("kvs.commit", {"ops": ops}).get()
+    handle.rpc("kvs.commit", {"ops": ops}).get()
 
 
 def main(argv):
@@ -43,6 +54,8 @@ def main(argv):
     one = parser.command("put", put, "give keys their values")
     one.flag("-r", "--raw", text="a value of - is read from standard input")
     one.add_argument("values", metavar="KEY=VALUE", nargs="+")
-    one = parser.command("unlink", unlink, "remove keys, directories with what is in them")
+    one = parser.command("unlink", unlink, "remove keys")
+    one.flag("-R", "--recursive", text="directories with what is in them")
+    one.flag("-f", "--force", text="whether they are there or not")
     one.add_argument("keys", metavar="KEY", nargs="+")
     return parser.run(argv)

@@ -5,7 +5,7 @@ import json
 
 import flux
 from flux.job import JobID, job_kvs_lookup
-from flux.util import parse_fsd
+from flux.util import fsd, parse_fsd
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
@@ -38,7 +38,7 @@ def _duration(handle, jobid, text):
     if present == 0:
         raise CommandError(f"duration for {jobid} is unlimited, can't update by {text}")
     if sign == "-" and seconds >= present:
-        text = f"current duration for {jobid} ({present:g}s) cannot be reduced by {text[1:]}"
+        text = f"current duration for {jobid} ({fsd(present)}) cannot be reduced by {text[1:]}"
         raise CommandError(text)
     return present + seconds if sign == "+" else present - seconds
 

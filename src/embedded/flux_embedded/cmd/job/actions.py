@@ -47,7 +47,8 @@ def urgency(args):
         raise CommandError(f'error parsing urgency: "{args.urgency}"') from None
     answer = ask("job-manager.urgency", {"id": args.id, "urgency": number}, args.id.orig)
     if args.verbose:
-        warn(f"old urgency: {answer['old_urgency']}")
+        old = answer["old_urgency"]
+        warn(f"old urgency: {'job held' if old == 0 else old}")
 
 
 def purge(args):
