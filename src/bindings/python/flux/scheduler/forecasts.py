@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.resource.pool.masks import quote
 from flux.scheduler.decision import PolicyView
-from flux.scheduler.disclosure import JobOwner, Reason, is_private
+from flux.scheduler.disclosure import JobOwner, Reason, behind, is_private
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
@@ -355,6 +355,26 @@ class Forecasts:
                 self._errors.report(f"why: {job.name}", exc)
         return None
 
+    def kind_of_wait(
+        self, job: PendingJob, facts: dict[str, Any] | None = None
+    ) -> tuple[str, str | None]:
+        """Return the kind of a job's wait: the name of an admission rule such as ``reservation``,
+        or ``order``, ``down``, ``resources``; and its reason, as `PolicyScheduler.why`."""
+        policy, decision = self._policy, self._policy.decision
+        head = decision.ahead_of(job)
+        if head is not None and not decision.looks_past_heads:
+            return "order", behind(head.name, head.userid)
+        cause: tuple[str, str | None] | None = policy.admission.why(job)
+        if cause is not None:
+            return cause
+        if not facts and not policy.planning.pool_can("explain"):
+            return "resources", "insufficient resources"
+        facts = facts or policy.facts.explain(job.resource_request)
+        if head is not None and not facts["reason"]:
+            return "order", behind(head.name, head.userid)
+        is_down = policy.facts.waits_for_down_ranks(job.resource_request)
+        return "down" if is_down else "resources", describe(facts) or decision.why(job)
+
     def reasons(self) -> Iterator[None]:
         """Tell the first `PolicyScheduler.reason_depth` pending jobs why they wait; for `forecast`.
         A generator that yields after each job that took work."""
@@ -375,3 +395,14 @@ class Forecasts:
                     or policy.facts.explained() != explained
                 ):
                     yield
+
+
+def describe(facts: dict[str, Any]) -> str | None:
+    """Return why a job is pending, in terms of its user, from `facts` of
+    ``ResourcePool.explain()``: nodes that are down, if the job cannot start without them, else the
+    pool's reason; None if it could start now."""
+    matching, up = facts["matching"], facts["up"]
+    if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
+        down = matching - up
+        return f"{down} of {matching} matching nodes {'is' if down == 1 else 'are'} down"
+    return facts["reason"] or None

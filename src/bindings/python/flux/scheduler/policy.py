@@ -35,7 +35,7 @@ from flux.scheduler.admission_control import AdmissionControl
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import Decision, Planning
-from flux.scheduler.disclosure import behind, is_private
+from flux.scheduler.disclosure import is_private
 from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.history import RunTimes, RunTimeService
 from flux.scheduler.host import job_attributes
@@ -65,17 +65,6 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import AllocRequest, PendingJob
-
-
-def describe(facts: dict[str, Any]) -> str | None:
-    """Return why a job is pending, in terms of its user, from `facts` of
-    ``ResourcePool.explain()``: nodes that are down, if the job cannot start without them, else the
-    pool's reason; None if it could start now."""
-    matching, up = facts["matching"], facts["up"]
-    if facts["unit"] == "nodes" and up < facts["needed"] <= matching:
-        down = matching - up
-        return f"{down} of {matching} matching nodes {'is' if down == 1 else 'are'} down"
-    return facts["reason"] or None
 
 
 def _answered_by(
@@ -209,6 +198,7 @@ class PolicyScheduler(Scheduler):
                 events=lambda: self._passes.events,
                 estimate_of=self.forecasts.estimate_of,
                 reason_of=self.forecasts.reason_of,
+                kind_of_wait=self.forecasts.kind_of_wait,
                 config=self._config,
                 stopwatch=self._host.stopwatch,
                 ask=self._projections.ask,
@@ -678,27 +668,7 @@ class PolicyScheduler(Scheduler):
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
         """Return the reason of a job's wait, in one sentence; None if it could start now. `facts`
         are those of ``ResourcePool.explain()``, if already computed."""
-        return self.kind_of_wait(job, facts)[1]
-
-    def kind_of_wait(
-        self, job: PendingJob, facts: dict[str, Any] | None = None
-    ) -> tuple[str, str | None]:
-        """Return the kind of a job's wait: the name of an admission rule such as ``reservation``,
-        or ``order``, ``down``, ``resources``; and its reason, as `why`."""
-        decision = self.decision
-        head = decision.ahead_of(job)
-        if head is not None and not decision.looks_past_heads:
-            return "order", behind(head.name, head.userid)
-        cause = self.admission.why(job)
-        if cause is not None:
-            return cause
-        if not facts and not self.planning.pool_can("explain"):
-            return "resources", "insufficient resources"
-        facts = facts or self.facts.explain(job.resource_request)
-        if head is not None and not facts["reason"]:
-            return "order", behind(head.name, head.userid)
-        is_down = self.facts.waits_for_down_ranks(job.resource_request)
-        return "down" if is_down else "resources", describe(facts) or decision.why(job)
+        return self.forecasts.kind_of_wait(job, facts)[1]
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -40,7 +40,9 @@ class QuerySource:
     events: Callable[[], int]  # returns a number that grows with every event
     # returns the expected start that a job was told, and its kind
     estimate_of: Callable[[PendingJob], tuple[float | None, str | None]]
-    reason_of: Callable[..., str | None]  # `flux.scheduler.forecasts.Forecasts.reason_of`
+    # those of `flux.scheduler.forecasts.Forecasts`
+    reason_of: Callable[..., str | None]
+    kind_of_wait: Callable[[PendingJob], tuple[str, str | None]]
     config: InstanceConfig  # the instance's configuration
     stopwatch: Callable[[], float]  # returns seconds of real time
     # queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
