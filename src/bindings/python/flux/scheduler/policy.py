@@ -37,6 +37,7 @@ from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import Decision, Planning
 from flux.scheduler.disclosure import is_private
 from flux.scheduler.forecasts import Forecasts
+from flux.scheduler.forecasts import describe as describe  # documented under this name
 from flux.scheduler.history import RunTimes, RunTimeService
 from flux.scheduler.host import job_attributes
 from flux.scheduler.messages import error_note, served_by
