@@ -41,8 +41,10 @@ def connect(url=None):
     for name in ("userid", "rolemask"):
         variable = f"FLUX_HANDLE_{name.upper()}"
         text = os.environ.get(variable)
+        if text is None:
+            continue
         try:
-            credentials.update({} if text is None else {name: int(text, 0)})
+            credentials[name] = int(text, 0)
         except ValueError:
             reason = f"{variable}={text!r} is invalid: expected a number"
             raise OSError(errno.EINVAL, reason) from None

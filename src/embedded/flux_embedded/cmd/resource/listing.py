@@ -64,6 +64,17 @@ def queue_ranks(rset, queues, names):
     return ranks
 
 
+def _keep_named(listed, rset, queues, args):
+    """Leave in a list of ranks, those of `rset`, what --queue and --include name."""
+    if args.queue:
+        listed.filter(queue_ranks(rset, queues, words(args.queue)))
+    if args.include:
+        try:
+            listed.filter(args.include)
+        except (ValueError, TypeError) as exc:
+            raise CommandError(f"--include: {exc}") from None
+
+
 def _resources(args, default):
     """The requested states, the resources by state, and the queues."""
     states = (args.states or default).split(",")
@@ -73,13 +84,7 @@ def _resources(args, default):
     handle = flux.Flux()
     listed, queues = resource_list(handle), queue_config_fetch(handle)
     resources, queues = listed.get(), queues.get()
-    if args.queue:
-        resources.filter(queue_ranks(resources.all, queues, words(args.queue)))
-    if args.include:
-        try:
-            resources.filter(args.include)
-        except (ValueError, TypeError) as exc:
-            raise CommandError(f"--include: {exc}") from None
+    _keep_named(resources, resources.all, queues, args)
     return states, resources, queues
 
 
@@ -180,10 +185,7 @@ def drained(args):
     handle = flux.Flux()
     asked, queues = resource_status(handle), queue_config_fetch(handle)
     status, queues = asked.get(), queues.get()
-    if args.queue:
-        status.filter(queue_ranks(status.rset, queues, words(args.queue)))
-    if args.include:
-        status.filter(args.include)
+    _keep_named(status, status.rset, queues, args)
     rows = Deduplicator(layout, list(RankSet.COLUMNS), RankSet.add)
     for state in ("draining", "drained"):
         for rank in status[state]:

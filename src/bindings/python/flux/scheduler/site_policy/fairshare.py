@@ -141,8 +141,7 @@ class FairShareRule(CountingRule):
         association, now = (job.get("bank") or "", job["userid"]), self.host.now()
         left = 0.5 ** ((now - until) / self._usage.half_life)
         self._usage.add(association, rate * (until - since) * left, now)
-        if self._calm > 1:
-            self._changed()
+        self._changed()
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -159,16 +158,14 @@ class FairShareRule(CountingRule):
         super().alloc(job, attributes)
         if self._timer is None:
             self._arm(self.host.now(), 1)
-        if self._calm > 1:
-            self._changed()
+        self._changed()
 
     def forget(self, known: Counted) -> None:
         (use,) = known.uses
         use.jobs -= 1
         if not use.jobs:
             del self.uses[use.key]
-        if self._calm > 1:
-            self._changed()
+        self._changed()
 
     def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
         (use,), jobs, since = known.uses, more[3], inf
@@ -178,8 +175,7 @@ class FairShareRule(CountingRule):
             since = self._usage.found(jobid)
         rate = sum(map(mul, more, self._weights))
         self._usage.change(use.key, rate, now, since)
-        if self._calm > 1:
-            self._changed()
+        self._changed()
         if jobs < 0:
             self.forget(known)
 
@@ -251,6 +247,8 @@ class FairShareRule(CountingRule):
 
     def _changed(self) -> None:
         """Skip no periods until the next ends: a job has come, started or ended."""
+        if self._calm == 1:
+            return
         self._calm = 1
         passed = (self.host.now() - self._armed_at) // self._period
         end = self._armed_at + passed * self._period

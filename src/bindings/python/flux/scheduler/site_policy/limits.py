@@ -138,6 +138,13 @@ class LimitUse(ScopedUse):
         fit = certain and self.over(self.pending) is None
         self.claims[:] = others + certain, others if fit else others + certain
 
+    def room(self, each: Amount) -> float:
+        """Return the number of jobs with minimum `each` that could be let in."""
+        return min(
+            (most - self.used[at]) // each[at] if each[at] else inf if self.used[at] <= most else 0
+            for at, most in self.bounds
+        )
+
 
 class LimitRule(ScopedRule):
     """Keeps a job waiting while it would exceed the limit of its user, bank or queue."""
@@ -333,9 +340,10 @@ class LimitRule(ScopedRule):
         # The number of nodes is unknown for a job that may share them.
         if not self._least(job).nodes and any(use.entry.most[0] is not None for use in uses):
             return False
-        for use in uses:  # later jobs leave its needs; now all pending jobs fit together
-            use.claims[0] += job.jobid not in use.certain
-            use.certain[job.jobid] = job
+        for use in uses:  # later jobs leave its needs
+            if job.jobid not in use.certain:
+                use.certain[job.jobid] = job
+                use.count_claims()
         return True
 
     def waits_no_more(self, jobid: int, known: Counted) -> None:
@@ -384,13 +392,7 @@ class LimitRule(ScopedRule):
             self.forget(known)
 
     def room(self, use: LimitUse, key: Any, uses: tuple[LimitUse, ...]) -> float:
-        rooms = [
-            (most - one.used[at]) // each if each else inf if one.used[at] <= most else 0
-            for one in uses
-            for at, most in (() if one.entry.soft else one.bounds)
-            for each in (key[1][at],)
-        ]
-        room = min(rooms, default=1)
+        room = min([one.room(key[1]) for one in uses if not one.entry.soft], default=1)
         return 1 if room == inf else room
 
     # -- soft limits -------------------------------------------------------------------------------
