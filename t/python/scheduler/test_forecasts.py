@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Forecasts for pending jobs: their content, their number, and the records kept of them."""
 
-from peers import R, Rig, jobspec
+import pytest
+from peers import R, Rig, jobspec, ruled
 
+from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
 
 
@@ -30,6 +32,35 @@ def test_a_promise_that_fair_share_will_take_is_not_told_again_and_again():
         "promised",
         "planned",
     ]
+
+
+class _Later(AdmissionRule):
+    """Keeps all jobs that would start a minute from now or later, and says so each second."""
+
+    def __init__(self, host, seconds):
+        super().__init__(host)
+        self.until, self.seconds = host.now() + 60, seconds
+
+    def check(self, job):
+        now = self.host.now()
+        return None if now < self.until else Deferral("later", now + self.seconds)
+
+
+@pytest.mark.parametrize("seconds", (1, 1e7))
+def test_a_promise_that_a_projection_has_passed_is_not_shown(seconds):
+    """Within the time to play, or (of a second each) beyond it."""
+    rig = Rig(R(1, 4), ruled(Backfill, lambda host: _Later(host, seconds)))
+    rig.alloc(1, jobspec(3, duration=100))
+    rig.alloc(2, jobspec(4, duration=100))
+    for jobid in range(3, 6):  # each makes a pass, and a projection
+        rig.wait(5)
+        assert rig.estimate(2) is None
+        rig.alloc(jobid, jobspec(1, duration=3))
+        rig.wait(4)
+        rig.free(jobid)
+    assert (
+        len([one for one in rig.answers(2, 1) if "t_estimate" in one["annotations"]["sched"]]) < 3
+    )
 
 
 def test_as_many_jobs_as_may_are_told_an_expected_start():

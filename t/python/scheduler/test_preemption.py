@@ -643,7 +643,11 @@ def test_a_reload_while_a_victim_is_being_ended(policy):
     taker = batch(instance, 2)
     instance.advance(130)
     assert len(exceptions(victim)) == 2
+    asked = {"jobspec": jobspec(1, nodes=2, exclusive=True, duration=10, queue="batch")}
+    soon = pytest.approx(instance.now() + 1000, abs=20)  # not at the end of its limit
+    assert instance.request("sched.when", asked)["start"] == soon
     reloaded(instance, *policy)
+    assert instance.request("sched.when", asked)["start"] == soon
     small = batch(instance, duration=5)
     instance.advance(30)
     assert small.state == "pending"

@@ -11,7 +11,7 @@ import signal
 import time
 
 import pytest
-from peers import R, Rig, jobspec, ruled
+from peers import R, Rig, Simulation, jobspec, ruled, whole
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
@@ -354,3 +354,20 @@ def test_a_scheduler_that_ends_leaves_no_child():
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert projections._pid == 0
+
+
+@pytest.mark.parametrize("policy", ("sched-fifo", "sched-backfill"))
+def test_victims_that_the_job_manager_has_yet_to_tell_of(policy):
+    rig = Simulation(R(2, 4), estimates=True)
+    rig.manager.methods["getattr"] = lambda msg: None
+    rig.instance.config = {
+        "queues": {"batch": {}, "standby": {}},
+        "preemption": {"standby": {"rank": 0, "queues": ["standby"], "grace": "5s"}},
+    }
+    rig.load(policy)
+    rig.submit(1, whole(2, 5000, queue="standby"))
+    rig.wait(10)
+    rig.submit(2, whole(2, 300, queue="batch"))
+    rig.wait(5)  # it is being asked since a second after the request
+    ((_, start),) = finish(rig.sched._projections.ask("estimates", jobid=2))["starts"]
+    assert start == pytest.approx(rig.now + 5, abs=0.1)

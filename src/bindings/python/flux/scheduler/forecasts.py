@@ -49,7 +49,7 @@ SAME_TIME_S = 0.1
 class _Told:
     """The annotations sent for one job."""
 
-    __slots__ = ("at", "estimate", "kind", "later", "odds", "reason", "timed")
+    __slots__ = ("at", "estimate", "kind", "later", "odds", "reason", "refuted", "timed")
 
     def __init__(self) -> None:
         self.at: float | None = None  # time of the last annotation
@@ -59,6 +59,7 @@ class _Told:
         self.odds: tuple[float, float] | None = None  # the likely start, and the nine-of-ten start
         #: estimate to send after the quiet time, and its kind
         self.later: tuple[float | None, str | None] | None = None
+        self.refuted: float | None = None  # promise with which the last projection disagreed
         self.timed = False  # whether the job is in the heap of quiet jobs
 
 
@@ -259,11 +260,13 @@ class Forecasts:
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
         """Send the promised start of a job (seconds since the epoch; None: unknown). If a
         projection follows, uncertain starts are left to it: also where the last one expected
-        another start, or an earlier one."""
+        another start, an earlier one, or none."""
         if self.are_read and self._policy.estimate_depth > 0:
             expected, shown = self.estimate_of(job)
             late = 0.0 if expected is None or when is None else when - expected
             is_other = late > ESTIMATE_GRAIN_S or (shown == "planned" and late < -ESTIMATE_GRAIN_S)
+            told = self.told.get(job.jobid)
+            is_other |= told is not None and when is not None and when == told.refuted
             if kind == "planned" or is_other:
                 if self.wait_limits.engaged:
                     self._note_promise(job, when, kind)
@@ -293,7 +296,7 @@ class Forecasts:
         try:
             answer = yield from self._projections.ask("estimates", most=most)
             rest = max(rest, ESTIMATE_REST * answer["took"])
-            starts, never = dict(answer["starts"]), set(answer["never"])
+            starts, late = dict(answer["starts"]), dict(answer["late"])
             if answer["denied"]:
                 # A job that will be given up is shown its start if it were not.
                 more = yield from self._projections.ask("estimates", most=most, patient=True)
@@ -305,22 +308,25 @@ class Forecasts:
             return
         finally:
             self._not_before = policy.now() + rest
-        for jobid in [*starts, *self.with_estimates()]:
+        for jobid in dict.fromkeys([*starts, *late, *self.with_estimates()]):
             job = policy.pending(jobid)
             if job is not None:
-                self._show_projected(job, starts.get(jobid, math.inf if jobid in never else None))
+                self._show_projected(job, starts.get(jobid), late.get(jobid))
                 yield None
 
-    def _show_projected(self, job: PendingJob, when: float | None) -> None:
-        """Send the start of a job in a projection: seconds since the epoch; infinity: it does not
-        start; None: unknown."""
+    def _show_projected(self, job: PendingJob, when: float | None, late: float | None) -> None:
+        """Send the start of a job in a projection: seconds since the epoch; None: unknown, but later
+        than `late`, if that is known."""
         decision = self._policy.decision
         promised = decision.promised_start(job)
-        if promised is not None and (when is None or abs(when - promised) <= ESTIMATE_GRAIN_S):
-            self.show_estimate(job, promised, "promised")
-        else:
-            kind = "planned" if decision.looks_past_heads else None
-            self._estimate(job, None if when == math.inf else when, kind)
+        if promised is not None:
+            least, most = (late or 0.0, math.inf) if when is None else (when, when)
+            is_kept = least - ESTIMATE_GRAIN_S <= promised <= most + ESTIMATE_GRAIN_S
+            self._of(job).refuted = None if is_kept else promised
+            if is_kept:
+                self.show_estimate(job, promised, "promised")
+                return
+        self._estimate(job, when, "planned" if decision.looks_past_heads else None)
 
     # -- reasons of waits --------------------------------------------------------------------------
 

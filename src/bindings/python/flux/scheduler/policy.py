@@ -654,6 +654,7 @@ class PolicyScheduler(Scheduler):
         self._host.timers.move()
         self._commits.store_nothing()
         self._run_times.forget_service()
+        self._site_policy.rule(PreemptionRule).enter_projection()
 
     def take_in_projection(self, msg: Any) -> None:
         """Handle a ``sched.alloc`` or ``sched.free`` message; the latter's R may be None."""

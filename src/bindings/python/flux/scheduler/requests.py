@@ -422,6 +422,8 @@ class RunningJob:
         limit (float): time limit of its request in seconds; infinite without a limit
         start (float): its start, seconds since the epoch
         end (float): its latest end, seconds since the epoch; infinite: unknown
+        ending (float): expected time of its final free if it was ended for another job, seconds
+            since the epoch; else None
         predicted (float): run time expected at its start, in seconds, or None
         attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. In
             `AdmissionRule.hello`: all, with updates applied, if a rule needs them; otherwise, or if
@@ -440,6 +442,7 @@ class RunningJob:
         "limit",
         "start",
         "end",
+        "ending",
         "predicted",
         "attributes",
         "eventlog",
@@ -465,6 +468,7 @@ class RunningJob:
         self.limit = limit
         self.start = start
         self.end = end
+        self.ending: float | None = None
         self.predicted = predicted
         self.attributes = NO_ATTRIBUTES
         self.eventlog = NO_EVENTS

@@ -107,9 +107,10 @@ class Player:
         is given up for its wait.
 
         Returns ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids of
-        jobs denied earlier; ``never``, ids of jobs that do not start; ``took``, duration in
-        seconds; ``settled``, whether drawn run times would add nothing: here, whether time ran out
-        before any of the jobs started.
+        jobs denied earlier; ``late``, pairs of the id of each other job and the time before which
+        it does not start, infinite unless time ran out; ``took``, duration in seconds; ``settled``,
+        whether drawn run times would add nothing: here, whether time ran out before any of the jobs
+        started.
         """
         if patient:
             self._policy.wait_limits.drop_all()
@@ -131,8 +132,8 @@ class Player:
         answer["starts"] = [[job, self.starts[job]] for job in waiting if job in self.starts]
         answer["settled"] = not (in_time or answer["starts"])
         answer["denied"] = [job for job in waiting if job in self.denied]
-        known = {*self.starts, *self.denied} if in_time else waiting
-        answer["never"] = [job for job in waiting if job not in known]
+        known, until = {*self.starts, *self.denied}, math.inf if in_time else self._time.now
+        answer["late"] = [[job, until] for job in waiting if job not in known]
         return answer
 
     def newcomer(
@@ -246,6 +247,8 @@ class Player:
     def _end_of(self, jobid: int) -> float:
         """Return the end of a job in seconds since the epoch; infinite: unknown."""
         job = self._policy.running[jobid]
+        if job.ending is not None:
+            return job.ending
         end = self._policy.admission.own_ends.get(jobid, job.end) or math.inf
         if self._draws is not None:
             elapsed = max(0.0, self._began_at - job.start)

@@ -199,6 +199,10 @@ class PreemptionRule(GivingRule, TableRule):
         self._under_way.ranks_changed()
         self._takers.look_soon()
 
+    def enter_projection(self) -> None:
+        """Called when the scheduler enters a projection."""
+        self._takers.ask_again()
+
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob) -> dict[str, Any]:

@@ -179,6 +179,8 @@ class Takers(Part):
         self._decide = decide
         self._timer: Timer | None = None
         self._looked_at = -inf
+        #: id of a job -> argument of `consider`, while the job manager is asked about its victims
+        self._asked: dict[int, frozenset[int]] = {}
 
     # -- the search --------------------------------------------------------------------------------
 
@@ -256,6 +258,7 @@ class Takers(Part):
             return
 
         def told(found: dict[int, dict[str, Any] | None]) -> None:
+            self._asked.pop(jobid, None)
             known = alive
             for victim, answer in found.items():
                 if victim not in self._running.jobs:
@@ -268,7 +271,13 @@ class Takers(Part):
                     known |= {victim}
             self._errors.guard(f"preemption for {name_of(jobid)}", self.consider, jobid, known)
 
+        self._asked[jobid] = alive
         ask_job_attributes(self._host.handle, unknown, ("eventlog",), self._host.log, told)
+
+    def ask_again(self) -> None:
+        """Repeat the queries that have no answer yet, in a projection, which will get none."""
+        for jobid, alive in list(self._asked.items()):
+            self.consider(jobid, alive)
 
     def _log_only(self, one: Waiting, choice: Choice) -> None:
         victims = tuple(victim.jobid for victim in choice.victims)

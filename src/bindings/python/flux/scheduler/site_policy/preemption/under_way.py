@@ -338,13 +338,15 @@ class PreemptionsUnderWay(Part):
             self._host.resources.update_expiration(jobid, as_end(self._own_end(jobid)))
 
     def _end(self, preemption: Preemption, victim: Victim) -> None:
-        jobid = victim.jobid
+        jobid, job = victim.jobid, self._host.running[victim.jobid]
         preemption.ended.add(jobid)
+        job.ending = preemption.expected
         if preemption.in_promise:
             self._kept.add(preemption, jobid)
 
         def failed(refused: bool) -> None:
             preemption.ended.discard(jobid)
+            job.ending = None
             if refused and preemption.state != OVER:
                 why = f"{name_of(jobid)} cannot be ended"
                 if preemption.in_promise:
@@ -584,6 +586,7 @@ class PreemptionsUnderWay(Part):
                 preemption.state = WARNED
             for jobid in preemption.ended:
                 running[jobid].ending = None
+                self._host.running[jobid].ending = preemption.expected
                 if preemption.in_promise:
                     self._kept.add(preemption, jobid)
             self.enter(preemption)
