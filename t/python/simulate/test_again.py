@@ -83,3 +83,26 @@ def test_again(tmp_path):
     assert f"other than then: {tmp_path / 'mine.py'} was changed" in said
     assert re.search(r"mine: \d+ of 50 jobs start at other times, the first: \d+", said)
     assert "no other option" in flux("--again", tmp_path / "out", "--jobs=3", code=2).stderr
+
+
+def test_runs_that_did_not_end_by_themselves(tmp_path):
+    """A script that stops a run does so again; a failed run fails again, and is no valid schedule."""
+    for name, line, code in (("stop", "2h stop", 0), ("fail", "2h cancel 50", 1)):
+        (tmp_path / "script").write_text(line)
+        call = f"sample --jobs=50 --scheduler=sched-fifo --script=script -q -o {name}"
+        flux(call, cwd=tmp_path, code=code)
+        out = tmp_path / name
+        started = sum(row["starting_time"] != "" for row in rows(out / "sched-fifo"))
+        assert 0 < started < 50
+        why = "script:1: cancel: job 50 is not active"
+        end = f", and it fails as then: {why}" if code else ""
+        said = flux("--again", out).stdout
+        assert said == f"sched-fifo: all {started} jobs start when they did{end}\n"
+        said = flux("check", out, code=code).stdout
+        if code:
+            assert said == f"broken: {out}/sched-fifo: failed after {started} of 50 starts: {why}\n"
+        else:
+            assert said.endswith(f": 50 jobs, {started} of them started: no rule broken\n")
+    (tmp_path / "script").write_text("2h stop")
+    said = flux("--again", out, code=1).stdout
+    assert said.endswith(f"sched-fifo: it failed ({why}) then, and did not fail now\n")

@@ -65,16 +65,23 @@ def _place(result, base):
 
 
 def _comparison(former, new):
-    if former.summary["interrupted"]:
-        return "it was interrupted, and cannot be compared"
     if new is None:
         return "is not there any more"
+    # A script stops a run at the same time again, a signal does not.
+    if former.summary["interrupted"] and not new.summary["interrupted"]:
+        return "it was interrupted, and cannot be compared"
+    failures = former.summary.get("failed"), new.summary.get("failed")
+    if failures[0] != failures[1]:
+        then, now = (f"failed ({text})" if text else "did not fail" for text in failures)
+        return f"it {then} then, and {now} now"
     then, now = former.rows(), new.rows()
     if len(then) != len(now):
         return f"{len(then):,} jobs then, {len(now):,} now"
     others = [a.id for a, b in zip(then, now) if (a.id, a.start) != (b.id, b.start)]
     if not others:
-        return f"all {len(then):,} jobs start when they did"
+        started = sum(row.start is not None for row in then)
+        end = f", and it fails as then: {failures[0]}" if failures[0] else ""
+        return f"all {started:,} jobs start when they did{end}"
     return f"{len(others):,} of {len(then):,} jobs start at other times, the first: {others[0]}"
 
 

@@ -79,8 +79,12 @@ def check_main(argv):
             print(f"{counted(count, 'job')} of the instance: no rule broken")
         for result in reading.find(options.directories):
             where = f"{result.directory}: "
-            count = check_result(result)
-            print(f"{where}{counted(count, 'job')}: no rule broken")
+            count, started = check_result(result), result.summary["figures"]["started"]
+            failure = result.summary.get("failed")
+            if failure:
+                raise Violation(f"failed after {started:,} of {count:,} starts: {failure}")
+            more = "" if started == count else f", {started:,} of them started"
+            print(f"{where}{counted(count, 'job')}{more}: no rule broken")
     except Violation as exc:
         print(f"broken: {where}{exc}")
         return 1
