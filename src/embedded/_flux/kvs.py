@@ -8,7 +8,7 @@ import errno
 
 from _flux import constants
 from _flux.ffi import pointer_to
-from _flux.function import failure, function, functions, nothing
+from _flux.function import failure, function, functions, itself, nothing
 from _flux.futures import RPCFuture, send
 from flux_engine.kernel.future import RPC_NORESPONSE
 
@@ -41,9 +41,12 @@ pointer_to("flux_future_t *", Lookup)
 )
 def flux_kvs_lookup(h, ns, flags, key):
     _check_namespace(ns)
-    if flags:
+    if flags & ~constants.FLUX_KVS_READDIR:
         raise failure(errno.EINVAL)
-    return send(h, "kvs.lookup", {"key": _key(key)}, cls=Lookup)
+    key = _key(key)
+    future = send(h, "kvs.readdir" if flags else "kvs.lookup", {"key": key}, cls=Lookup)
+    future.key = key
+    return future
 
 
 @function("int flux_kvs_lookup_get (flux_future_t *f, const char **value)", out="value")
@@ -51,6 +54,47 @@ def flux_kvs_lookup_get(f):
     if not isinstance(f, Lookup):
         raise failure(errno.EINVAL)
     return f.field("value", str) or None
+
+
+class Directory(dict):
+    """A ``flux_kvsdir_t``: the names in a directory, in order, and whether each is a directory; and its key."""
+
+    def __init__(self, names, key):
+        super().__init__(names)
+        self.key = key
+
+
+pointer_to("flux_kvsdir_t *", Directory)
+
+
+@function("int flux_kvs_lookup_get_dir (flux_future_t *f, const flux_kvsdir_t **dirp)", out="dirp")
+def flux_kvs_lookup_get_dir(f):
+    if not isinstance(f, Lookup):
+        raise failure(errno.EINVAL)
+    return Directory(f.field("names", dict), f.key)
+
+
+pointer_to("flux_kvsitr_t *", type(iter({})))
+
+functions(
+    {
+        "flux_kvsdir_t *flux_kvsdir_copy (const flux_kvsdir_t *dir)": itself,
+        "int flux_kvsdir_get_size (const flux_kvsdir_t *dir)": len,
+        "bool flux_kvsdir_isdir (const flux_kvsdir_t *dir, const char *name)":
+            lambda directory, name: directory.get(name, False),
+        "char *flux_kvsdir_key_at (const flux_kvsdir_t *dir, const char *name)":
+            lambda directory, name: name if directory.key == "." else f"{directory.key}.{name}",
+        "flux_kvsitr_t *flux_kvsitr_create (const flux_kvsdir_t *dir)": iter,
+        "const char *flux_kvsitr_next (flux_kvsitr_t *itr)": lambda names: next(names, None),
+    }
+)  # fmt: skip
+functions(
+    {
+        "void flux_kvsdir_destroy (flux_kvsdir_t *dir)": nothing,
+        "void flux_kvsitr_destroy (flux_kvsitr_t *itr)": nothing,
+    },
+    null="dir itr",
+)
 
 
 def cancel(f, topic):
@@ -115,13 +159,9 @@ def flux_kvs_txn_put_raw(txn, flags, key, data, len_):
     null="ns",
 )
 def flux_kvs_commit(h, ns, flags, txn):
-    if flags & ~(constants.FLUX_KVS_NO_MERGE | constants.FLUX_KVS_SYNC):
+    if flags & ~(
+        constants.FLUX_KVS_NO_MERGE | constants.FLUX_KVS_TXN_COMPACT | constants.FLUX_KVS_SYNC
+    ):
         raise failure(errno.EINVAL)
     _check_namespace(ns)
     return send(h, "kvs.commit", {"ops": list(txn.ops)})
-
-
-@function("const char *flux_kvsitr_next (flux_kvsitr_t *itr)")
-def flux_kvsitr_next(itr):
-    # `flux.kvs` looks this one up when it is imported. There are no listings of directories.
-    raise failure(errno.ENOSYS)

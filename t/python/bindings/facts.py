@@ -564,8 +564,33 @@ def fact_values_of_the_kvs(h):
     raises(InvalidArguments, lambda: get(h, 3))
     raises(OSError, lambda: flux.kvs.put(h, "", 1), errno.EINVAL)
     flux.kvs.put_unlink(h, "facts")
-    flux.kvs.commit(h)
+    flux.kvs.commit(h, flux.constants.FLUX_KVS_TXN_COMPACT)
     raises(FileNotFoundError, lambda: get(h, "facts.a"), errno.ENOENT)
+
+
+def fact_directories_of_the_kvs(h):
+    root = flux.kvs.get_dir(h)
+    root.mkdir("facts", {"c": 1, "a.x": 2, "b": 3})
+    found = root["facts"]
+    assert list(found) == ["a", "b", "c"] and len(found) == 3
+    assert found.list_all() == (["b", "c"], ["a"])
+    assert found.key_at("a") == "facts.a" and root.key_at("facts") == "facts"
+    assert found["a"]["x"] == 2 and found["a.x"] == 2 and found.exists("b")
+    raises(KeyError, lambda: found["nosuch"])
+    found["a"]["y"] = 4
+    del found["b"]
+    found.commit()
+    assert list(found) == ["a", "b", "c"], "as it was when it was looked up"
+    walked = [
+        (path, *map(list, names)) for path, *names in flux.kvs.walk("facts", True, flux_handle=h)
+    ]
+    assert walked == [("", ["a"], ["c"]), ("a", [], ["x", "y"])]
+    raises(FileNotFoundError, lambda: flux.kvs.get_dir(h, "facts.b"), errno.ENOENT)
+    raises(NotADirectoryError, lambda: flux.kvs.get_dir(h, "facts.c"), errno.ENOTDIR)
+    raises(FileNotFoundError, lambda: flux.kvs.get_dir(h, "facts.c.d"), errno.ENOENT)
+    flux.kvs.put_unlink(h, "facts")
+    flux.kvs.commit(h)
+    assert not flux.kvs.isdir(h, "facts")
 
 
 # -- references --------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from golden_replay import environment, personality, replay_commands, scrub
 #: The output on a terminal, scrubbed; "1! text": exit code 1, and text on standard error ("...": any). All run in one shell.
 TRANSCRIPT = r"""
 # nothing was submitted yet
+$ flux job last 2
+1! flux-job: ERROR: job history is empty
 $ flux job last
 1! flux-job: ERROR: job history is empty
 $ flux jobs -c -1
@@ -51,6 +53,33 @@ flux-resource: ERROR: [Errno 17] rank 1 already drained
 flux-resource: INFO: Use --force to overwrite existing drain reason
 $ flux resource drain -fu 1 x
 1! flux-resource: ERROR: Only one of --force and --update may be specified
+$ flux submit --quiet --requires=rank:0 -n1 sleep 100; flux resource drain -u 0 busy; flux resource status -s all -no '{state} {ranks} {status} {reason} {up.ascii}'
+avail  online  y
+exclude  online  y
+allocated 0 online  y
+torpid  online  y
+housekeeping  online  y
+draining 0 online busy y
+drained 1 online bad fan y
+drained 2-3 online x y
+$ flux cancel --all; flux resource undrain 0; flux resource status; flux resource status -s exclude,drain -i 0-1 -no '{statex} {nnodes}'
+! flux-cancel: Canceled 1 job (0 errors)
+       STATEUP NNODES NODELIST
+       avail ✔      1 vm
+     drained ✔      3 vm,vm,vm
+exclude 0
+draining 0
+drained 1
+$ flux resource status -s offline -no '{state} {status} {nnodes}'
+avail* offline 0
+exclude* offline 0
+torpid* offline 0
+housekeeping* offline 0
+$ flux resource status -s nosuch
+1! flux-resource: ERROR: Invalid resource state nosuch specified
+$ flux resource drain 9
+1! flux-resource: ERROR: [Errno 22] idset is out of range
+$ flux resource info -i nosuch
 $ flux resource drain -u 0-1 upd; flux resource drain -f 1 other; flux resource drain -i 0-2 -no '{ranks} {reason}'
 0 upd
 1 other
@@ -158,6 +187,10 @@ validate
 depend
 priority
 alloc
+$ flux job last 3 >a; flux job last [1:3] >b; flux job last [:3] | cmp a; sed 1d a | cmp b; flux job last [:] | wc -l
+4
+$ flux job last -1
+1! flux-job: ERROR: last: expected N or [FROM:TO], not '-1'
 $ flux job eventlog -f json $(flux job last) | jq -r .name | head -2
 submit
 validate
@@ -175,8 +208,14 @@ f2t6V2H
 f2t6V2H
 $ flux jobs | true; flux resource list | head -1 | wc -l
 1
-$ flux queue list -n | wc -l
-1
+$ (flux queue list; flux queue list -no policy; flux queue list -no nodes) | sed 's/\x1b\[[0-9;]*m//g'
+ EN ST TDEFAULT   TLIMIT     NNODES     NCORES      NGPUS
+  ✔  ✔      inf      inf        0-4        0-8        0-0
+  ✔  ✔      inf      inf      0-inf      0-inf      0-inf
+  ✔  ✔      4          4          0           0          4
+$ printf '[queues.a]\n[policy.limits.job-size]\nmin.nnodes = 1\nmax.ncores = 6\n' | flux config load; flux queue list -o '{queue} {submission} {limits.range.nnodes} {limits.range.effective.ncores} {limits.max.ngpus} {resources.free.ncores}'; flux config load </dev/null
+QUEUE SUBMIT NNODES NCORES MAXGPUS CORES:FREE
+a enabled 1-inf 0-6 inf 8
 $ flux queue stop --nocheckpoint -v -m x
 Scheduling is stopped: x
 0 alloc requests queued

@@ -32,9 +32,9 @@ LEFT_OUT = "a command that schedulers and their tests do not need (doc/embedded)
 GONE = re.compile(
     r"flux (env|exec|lsattr|modprobe|ping|proxy)\b|flux R (?!encode)"
     r"|flux job (kill|memo|stats|timeleft|list(?!-ids))|flux job (wait-event )?\$F|wait-event \$F"
-    r"|flux resource (status|reload)"
+    r"|flux resource reload"
     r"|--(parse|clear|json|name|quiet|time-format|dry-run|severity)|stats -R|dmesg -H|update -[nv]"
-    r"|endreason|broker.quorum|tbon.topo|jobtap list -a|flux queue list"
+    r"|endreason|broker.quorum|tbon.topo|jobtap list -a"
 )
 
 #: Command lines of which the embedded instance makes something else, and why; " #N" is the Nth of its kind.

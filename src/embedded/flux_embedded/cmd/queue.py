@@ -2,16 +2,19 @@
 """``flux queue``: submission and scheduling, queue by queue."""
 
 import errno
+from types import SimpleNamespace
 
 import flux
 from flux.queue import QueueList
 from flux.util import AltField, parse_fsd
 from flux_embedded.cmd.lib.ask import ask
-from flux_embedded.cmd.lib.tables import Formats, words
+from flux_embedded.cmd.lib.tables import Formats, color, words
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 
 _UP = ("enabled", "started")
+_COUNTS = ("nnodes", "ncores", "ngpus")
+_STATES = ("all", "free", "allocated", "up", "down")
 HEADINGS = {
     "queue": "QUEUE",
     "queuem": "QUEUE",
@@ -19,14 +22,44 @@ HEADINGS = {
     "submission": "SUBMIT",
     "scheduling": "SCHED",
     **{f"{name}{form}": name[:2].upper() for name in _UP for form in ("", ".ascii")},
+    **{f"color_{name}": "" for name in (*_UP, "off")},
     "defaults.timelimit": "TDEFAULT",
     "limits.timelimit": "TLIMIT",
+    **{
+        f"limits.range.{kind}{name}": name.upper()
+        for name in _COUNTS
+        for kind in ("", "effective.")
+    },
+    **{
+        f"limits.{end}.{name}": f"{end}{name[1:]}".upper()
+        for name in _COUNTS
+        for end in ("min", "max")
+    },
+    **{
+        f"resources.{state}.{name}": name[1:].upper()
+        + (f":{state[:5].upper()}" if state != "all" else "")
+        for name in _COUNTS
+        for state in _STATES
+    },
 }
+_QUEUE = (
+    "?:{queuem:<8.8} ?:{parent:<8.8} {color_enabled}{enabled:>2}{color_off} "
+    "{color_started}{started:>2}{color_off} "
+)
+_TIMES = _QUEUE + "{defaults.timelimit!F:>8} {limits.timelimit!F:>8}"
 FORMATS = {
     "default": (
         "Default flux-queue list format string",
-        "?:{queuem:<8.8} ?:{parent:<8.8} {enabled:>2} {started:>2} "
-        "{defaults.timelimit!F:>8} {limits.timelimit!F:>8}",
+        _TIMES + "".join(f" {{limits.range.effective.{name}:>10}}" for name in _COUNTS),
+    ),
+    "policy": (
+        "flux-queue list with policy limits only",
+        _TIMES + "".join(f" {{limits.range.{name}:>10}}" for name in _COUNTS),
+    ),
+    "nodes": (
+        "Show queue status plus all/up/allocated/free nodes",
+        _QUEUE + "{resources.all.nnodes:>6} {resources.up.nnodes:>10} {resources.down.nnodes:>10} "
+        "{resources.allocated.nnodes:>11} {resources.free.nnodes:>10}",
     ),
 }
 
@@ -37,13 +70,26 @@ class Row:
     def __init__(self, info):
         self.queue = info.name
         self.queuem = f"{info.name}*" if info.name and info.is_default else info.name
-        self.defaults = info.defaults
-        self.limits = info.limits
+        self.defaults, self.limits, self.resources = info.defaults, info.limits, info.resources
+        least, most, there = info.limits.min, info.limits.max, info.resources.all
+        ends = {name: (getattr(least, name), getattr(most, name)) for name in _COUNTS}
+        self.limits.range = SimpleNamespace(
+            effective=SimpleNamespace(
+                **{
+                    name: f"{low}-{min(high, getattr(there, name))}"
+                    for name, (low, high) in ends.items()
+                }
+            ),
+            **{name: f"{low}-{high}" for name, (low, high) in ends.items()},
+        )
         self.parent = info.parent
         self.submission = "enabled" if info.enabled else "disabled"
         self.scheduling = "started" if info.started else "stopped"
+        self.color_off = color()
         for name in _UP:
-            setattr(self, name, AltField("✔", "y") if getattr(info, name) else AltField("✗", "n"))
+            is_up = getattr(info, name)
+            setattr(self, name, AltField("✔", "y") if is_up else AltField("✗", "n"))
+            setattr(self, f"color_{name}", color(is_up))
         if info.blocked == "parent":
             # It resumes by itself when its parent is started.
             self.scheduling = "stopped (parent)"

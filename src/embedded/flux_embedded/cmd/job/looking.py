@@ -29,11 +29,24 @@ def convert(args):
         print(JobID(word).encode(args.to))
 
 
+def _slice(text):
+    """The part that ``flux job last`` prints of all ids, the newest first: N of them, or a slice in Python's form."""
+    try:
+        if text.startswith("[") and text.endswith("]"):
+            return slice(*(int(part) if part else None for part in text[1:-1].split(":")))
+        if not text.startswith("-"):
+            return slice(int(text))
+    except (ValueError, TypeError):
+        pass
+    raise CommandError(f"last: expected N or [FROM:TO], not '{text}'")
+
+
 def last(args):
-    stats = flux.Flux().rpc("job-manager.stats-get").get()
-    if not (stats["active_jobs"] or stats["inactive_jobs"]):
+    jobs = flux.job.job_list(flux.Flux(), 0, ["id"]).get_jobs()
+    ids = sorted((job["id"] for job in jobs), reverse=True)[_slice(args.part)]
+    if not ids:
         raise CommandError("job history is empty")
-    print(JobID(stats["max_jobid"]))
+    print("\n".join(str(JobID(id)) for id in ids))
 
 
 def list_ids(args):
@@ -55,6 +68,7 @@ def add_commands(parser):
     one = parser.command("id", convert, "print job ids in another form")
     one.add_argument("-t", "--to", choices=jobid.FORMS, default="dec")
     one.add_argument("ids", metavar="JOBID", nargs="*")
-    one = parser.command("last", last, "print the id of the job submitted last")
+    one = parser.command("last", last, "print the ids of the jobs submitted last")
+    one.add_argument("part", metavar="N|[FROM:TO]", nargs="?", default="1")
     one = parser.command("list-ids", list_ids, "print what is known of jobs, in JSON")
     one.add_argument("ids", metavar="JOBID", nargs="+", type=JobID)

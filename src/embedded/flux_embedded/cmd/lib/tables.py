@@ -46,6 +46,11 @@ class RankSet:
         self._ranks.add(other.ranks)
 
 
+def color(is_good=None):
+    """The terminal's code for green or red text; that of normal text for None."""
+    return "\033[0;0m" if is_good is None else f"\033[01;3{2 if is_good else 1}m"
+
+
 def words(options):
     """The items of an option that may be given several times, and name several each time."""
     return [word for text in options or () for word in text.split(",")]

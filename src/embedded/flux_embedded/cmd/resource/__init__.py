@@ -2,6 +2,7 @@
 """``flux resource``: see and manage the instance's resources."""
 
 import argparse
+import errno
 import json
 
 import flux
@@ -24,11 +25,11 @@ def drain(args):
         payload["reason"] = " ".join(args.reason)
     try:
         flux.Flux().rpc(f"resource.{args.subcommand}", payload).get()
-    except FileExistsError as exc:
+    except OSError as exc:
         if args.subcommand == "undrain":
             raise
-        hint = "flux-resource: INFO: Use --force to overwrite existing drain reason"
-        raise CommandError(f"{exc}\n{hint}") from None
+        hint = "\nflux-resource: INFO: Use --force to overwrite existing drain reason"
+        raise CommandError(f"{exc}{hint if exc.errno == errno.EEXIST else ''}") from None
 
 
 def reload(args):
@@ -64,6 +65,7 @@ def main(argv):
         one.add_argument("reason", metavar="REASON", nargs=argparse.REMAINDER)
     for name, function, text in (
         ("list", listing.list_resources, "list what is free and what is not"),
+        ("status", listing.list_status, "list what is in use, excluded or drained"),
         ("info", listing.info, "print how many nodes, cores and GPUs there are"),
         ("R", listing.print_r, "print R"),
     ):
@@ -71,10 +73,11 @@ def main(argv):
         one.add_argument("-s", "--states", metavar="STATE,...", help="resources in these states")
         one.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="these only")
         one.add_queues()
-        if name == "list":
+        if name in ("list", "status"):
             one.flag("--skip-empty", text="leave out states without resources, as with -i")
-            one.flag("--no-skip-empty", text="leave none out")
             one.add_table()
+        if name == "list":
+            one.flag("--no-skip-empty", text="leave none out")
     one = parser.command("reload", reload, "take another R")
     one.flag("-f", "--force", text="even if it has ranks that are not there")
     one.add_argument("path", metavar="FILE")

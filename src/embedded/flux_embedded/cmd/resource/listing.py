@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux resource list``, ``info`` and ``R``, and the list of ``flux resource drain``."""
+"""``flux resource list``, ``info``, ``R`` and ``status``, and the list of ``flux resource drain``."""
 
 import json
+import sys
 
 import flux
 from flux.idset import IDset
 from flux.queue import queue_config_fetch
 from flux.resource import ResourceSet, resource_list, resource_status
-from flux.util import Deduplicator
-from flux_embedded.cmd.lib.tables import Formats, RankSet, words
+from flux.util import AltField, Deduplicator
+from flux_embedded.cmd.lib.tables import Formats, RankSet, color, words
 from flux_engine.command.errors import CommandError
 
 STATES = ("free", "allocated", "down", "up", "all")
@@ -32,24 +33,43 @@ FORMATS = {
     ),
     "rlist": ("Format including resource list details", _COLUMNS + "?:+{ngpus:>5} {rlist}"),
 }
+#: The states of ranks, in order; those shown without --states are all but "allocated".
+RANK_STATES = ("avail", "exclude", "allocated", "torpid", "housekeeping", "draining", "drained")
+SHOWN_STATES = tuple(state for state in RANK_STATES if state != "allocated")
+DRAINED = ("draining", "drained")
+ONLINE = {"online", "offline"}
+_STATUS = "{state:>12} {color_up}{up:>2}{color_off} {nnodes:>6} "
+STATUS_FORMATS = {
+    "default": ("Default flux-resource status format string", _STATUS + "{nodelist}"),
+    "long": (
+        "Long flux-resource status format string",
+        _STATUS + "+:{reason:<30.30} {nodelist}",
+    ),
+}
 _DRAINED = "{timestamp!d:%b%d %R::<12} {state:<8.8} "
 DRAIN_FORMATS = {
     "long": (
         "Long flux-resource drain format string",
-        _DRAINED + "{ranks:<8.8+} {reason:<30.30+} {nodelist}",
+        _DRAINED + "{ranks:<8.8+} +:{reason:<30.30} {nodelist}",
     ),
     "default": (
         "Default flux-resource drain format string",
         _DRAINED + "{reason:<30.30+} {nodelist}",
     ),
 }
-DRAIN_HEADINGS = {
+STATUS_HEADINGS = {
     "timestamp": "TIME",
     "state": "STATE",
+    "statex": "STATE",
+    "status": "STATUS",
     "reason": "REASON",
     "nnodes": "NNODES",
     "ranks": "RANKS",
     "nodelist": "NODELIST",
+    "up": "UP",
+    "up.ascii": "UP",
+    "color_up": "",
+    "color_off": "",
 }
 
 
@@ -162,32 +182,73 @@ def _selected(args):
 
 def info(args):
     rset = _selected(args)
-    print(f"{rset.nnodes} Nodes, {rset.ncores} Cores, {rset.ngpus} GPUs")
+    if rset.nnodes or not args.include:
+        print(f"{rset.nnodes} Nodes, {rset.ncores} Cores, {rset.ngpus} GPUs")
 
 
 def print_r(args):
     print(_selected(args).encode())
 
 
-class Drained(RankSet):
-    """Ranks that were drained at one time, with one reason."""
+class Line(RankSet):
+    """Ranks in a state, all online or all offline; and when and why, if they were drained."""
 
-    def __init__(self, status, state, rank):
-        super().__init__(rank, status.nodelist)
-        why = status.get_drain_info(rank)
-        self.timestamp, self.reason = why.timestamp, why.reason
-        self.state = state
+    def __init__(self, status, state, ranks, is_online):
+        super().__init__(ranks, status.nodelist)
+        self.timestamp = self.reason = ""
+        if state in DRAINED and self._ranks:
+            _, self.timestamp, self.reason = status.get_drain_info(self._ranks.first())
+        self.statex, self.state = state, state if is_online else f"{state}*"
+        self.status = "online" if is_online else "offline"
+        self.up = AltField("✔", "y") if is_online else AltField("✗", "n")
+        self.color_up, self.color_off = color(is_online), color()
 
 
-def drained(args):
-    """The ranks that are drained; those that a job still holds are ``draining``."""
-    layout = Formats("flux-resource", DRAIN_FORMATS, "drain").layout(args.format, DRAIN_HEADINGS)
+def _lines(status, states):
+    """The lines of these states, one for each rank that is drained."""
+    for state in RANK_STATES:
+        if not states & {state, "all"}:
+            continue
+        ranks = status[state]
+        if state in DRAINED:
+            parts = [(rank, rank in status.online) for rank in ranks] or [("", True)]
+        else:
+            parts = [(ranks & status.online, True), (ranks & status.offline, False)]
+        for part, is_online in parts:
+            yield Line(status, state, part, is_online)
+
+
+def _print_lines(args, formats, subcommand, wanted, skip_empty):
+    layout = Formats("flux-resource", formats, subcommand).layout(args.format, STATUS_HEADINGS)
+    if not sys.stdout.isatty():
+        layout = layout.copy(except_fields=["color_up", "color_off"])
+    states = set(wanted.split(","))
+    for name in states - {*RANK_STATES, *ONLINE, "all", "drain"}:
+        raise CommandError(f"Invalid resource state {name} specified")
+    if states <= ONLINE:
+        states.update(SHOWN_STATES)
+    if "drain" in states:
+        states.update(DRAINED)
     handle = flux.Flux()
     asked, queues = resource_status(handle), queue_config_fetch(handle)
     status, queues = asked.get(), queues.get()
     _keep_named(status, status.rset, queues, args)
     rows = Deduplicator(layout, list(RankSet.COLUMNS), RankSet.add)
-    for state in ("draining", "drained"):
-        for rank in status[state]:
-            rows.append(Drained(status, state, rank))
+    skipped = ONLINE if skip_empty else ONLINE - states - {"online"}
+    for line in _lines(status, states):
+        # Of online and offline, only the one that is named, if one is.
+        is_shown = line.status in (states & ONLINE or ONLINE)
+        if is_shown and (line.nnodes or line.status not in skipped):
+            rows.append(line)
     layout.print_items(rows, no_header=args.no_header)
+
+
+def list_status(args):
+    """How many ranks are in use, excluded or drained."""
+    wanted = args.states or ",".join(SHOWN_STATES)
+    _print_lines(args, STATUS_FORMATS, "status", wanted, args.skip_empty or not args.states)
+
+
+def drained(args):
+    """The ranks that are drained; those that a job still holds are ``draining``."""
+    _print_lines(args, DRAIN_FORMATS, "drain", "drain", True)

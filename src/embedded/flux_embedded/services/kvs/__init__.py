@@ -27,5 +27,7 @@ commit                ``{ops: [OP, ...]}`` -> ``{rootseq}``, how many commits
                       the way is replaced by a directory.
 lookup                ``{key}`` -> ``{value: TEXT}``.  Missing: ENOENT, a
                       directory: EISDIR.
+readdir               ``{key}`` -> ``{names: {NAME: IS_DIRECTORY}}``, in
+                      order of name.  Missing: ENOENT, a value: ENOTDIR.
 ====================  ======================================================
 """

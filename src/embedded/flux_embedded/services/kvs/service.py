@@ -28,3 +28,9 @@ class Kvs(Service):
     @request("lookup")
     def lookup(self, msg):
         self.respond(msg, {"value": self.tree.value((msg.body or {}).get("key"))})
+
+    @request("readdir")
+    def readdir(self, msg):
+        directory = self.tree.directory((msg.body or {}).get("key"))
+        names = {name: type(directory[name]) is dict for name in sorted(directory)}
+        self.respond(msg, {"names": names})

@@ -47,14 +47,25 @@ class Tree:
 
     def value(self, key):
         """The value at `key`; an invalid key counts as missing."""
+        value = self._existing(key)
+        if type(value) is dict:
+            raise error(errno.EISDIR)
+        return value
+
+    def directory(self, key):
+        """The directory at `key`; an invalid key counts as missing."""
+        value = self._existing(key)
+        if type(value) is not dict:
+            raise error(errno.ENOTDIR)
+        return value
+
+    def _existing(self, key):
         try:
             value = self.find(key)
         except OSError as exc:
             raise error(errno.ENOENT) if exc.errno == errno.EINVAL else exc from None
         if value is None:
             raise error(errno.ENOENT)
-        if type(value) is dict:
-            raise error(errno.EISDIR)
         return value
 
     # -- watching --------------------------------------------------------------------------------
