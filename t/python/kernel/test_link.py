@@ -131,7 +131,7 @@ def test_credentials_that_are_no_numbers(monkeypatch, name):
 
 
 def test_posing_as_a_guest(peer, monkeypatch):
-    monkeypatch.setenv("FLUX_HANDLE_USERID", "1234")
+    monkeypatch.setenv("FLUX_HANDLE_USERID", "01234")  # decimal, as libflux reads it
     monkeypatch.setenv("FLUX_HANDLE_ROLEMASK", "0x2")
     h = peer(lambda msg: [msg.response(None, {"userid": msg.userid, "rolemask": msg.rolemask})])
     assert h.rpc("who.am-i").get() == {"userid": 1234, "rolemask": 2}

@@ -9,6 +9,7 @@ from peers import R, Rig, Simulation, jobspec, whole
 
 from flux.idset import IDset
 from flux.resource.pool.masks import members
+from flux.scheduler.host import name_of
 from flux.scheduler.reservations.rule import DEFERRED_JOBS_RETRIED
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
@@ -385,6 +386,25 @@ def test_a_reload_in_the_middle_of_a_window(module):
     assert listed(rig)["dat"]["held"] == 6
     rig.wait(1000)
     assert rig.started() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("reload", [False, True])
+def test_a_job_of_the_window_before_is_not_inside_the_next(module, reload):
+    rig = make(module)
+    rig.reserve("dat", 10, 100, nodes=6, users=[0], every="1000s", at_end="run")
+    rig.wait(11)
+    spec = whole(3, 5000, reservation="dat")
+    rig.alloc(1, spec)
+    rig.wait(1020)
+    assert rig.started() == [1]
+    if reload:
+        rig.will_be_found(1, spec=spec)
+        rig.unload()
+        rig.load(module, "queue-depth=unlimited")
+    entry = listed(rig)["dat"]
+    assert (entry["state"], entry["held"], entry["short"]) == ("degraded", 5, 1)
+    assert [one["name"] for one in entry["in_the_way"]] == [name_of(1)]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -395,3 +395,16 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
     hears = rig.rule("hears")
     assert hears.running == {50} and 4 in hears.gone
     rig.sched._requests._check()
+
+
+def test_a_rule_that_raises_at_the_end_of_a_job_keeps_no_record_of_it(monkeypatch):
+    config = {"limits": {"one": {"per": "user", "max": {"jobs": 1}}}}
+    rig = Rig(R(2, 4), Backfill, config=config)
+    rule = rig.rule("limit")
+    rig.alloc(1)
+    rig.settle()
+    monkeypatch.setattr(rule, "hold", lambda *args: 1 / 0)
+    rig.free(1)
+    rig.settle()
+    assert not rule.jobs
+    assert any("admission rule limit: hold" in text for text in rig.logged(3))

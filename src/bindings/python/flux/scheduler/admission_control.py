@@ -578,9 +578,11 @@ class AdmissionControl:
                         rule.ask_again()
                     known = rule.jobs.get(jobid)
                     if known is not None:
-                        rule.hold(jobid, known, ranks, more, when)
-                        if final:
-                            del rule.jobs[jobid]
+                        try:
+                            rule.hold(jobid, known, ranks, more, when)
+                        finally:
+                            if final:
+                                del rule.jobs[jobid]
                 except Exception:
                     self._report(f"admission rule {rule.name}: hold", trace=True)
             if final:

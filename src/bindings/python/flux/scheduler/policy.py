@@ -44,7 +44,7 @@ from flux.scheduler.messages import error_note, served_by
 from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_count
-from flux.scheduler.pools import RequestFacts, names_in
+from flux.scheduler.pools import RequestFacts
 from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
@@ -336,7 +336,9 @@ class PolicyScheduler(Scheduler):
         admission = self.admission
         packed = type(jobspec) is bytes
         try:
-            names = names_in(jobspec) if packed else jobspec["attributes"]["system"]
+            names = (
+                self._parser.system_names(jobspec) if packed else jobspec["attributes"]["system"]
+            )
             tells = not admission.attributes.isdisjoint(names)
         except (KeyError, TypeError):
             tells = False  # a jobspec without system attributes

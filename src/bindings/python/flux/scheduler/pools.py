@@ -8,7 +8,6 @@ import importlib
 import inspect
 import marshal
 import re
-from functools import lru_cache
 from math import inf
 from typing import Any, Callable, TypeVar
 
@@ -246,29 +245,26 @@ NAMES = ("queue", "bank", "reservation")
 MAX_NAME = 256
 
 
-def _check_names(jobspec: dict[str, Any]) -> None:
+def _system_names(jobspec: dict[str, Any]) -> frozenset[str]:
+    """Return the names of a jobspec's system attributes. Raises ValueError if a value of `NAMES` is
+    too long."""
     try:
         attributes = jobspec["attributes"]["system"]
         values = [(name, attributes[name]) for name in NAMES if name in attributes]
+        names = frozenset(attributes)
     except (KeyError, TypeError):
-        return  # it has no system attributes
+        return frozenset()  # it has none
     for name, value in values:
         if isinstance(value, str) and len(value) > MAX_NAME:
             raise ValueError(
                 f"{name}: a name of {len(value)} characters, at most {MAX_NAME} are read"
             )
+    return names
 
 
 class PoolBug(ValueError):
     """The pool failed on a jobspec through no fault of the jobspec; ``__cause__`` is the
     exception."""
-
-
-@lru_cache(maxsize=4096)
-def names_in(jobspec: bytes) -> frozenset[str]:
-    """Return the names of the system attributes of a marshalled jobspec. Raises KeyError or TypeError
-    if it has none."""
-    return frozenset(marshal.loads(jobspec)["attributes"]["system"])
 
 
 class RequestParser:
@@ -283,8 +279,9 @@ class RequestParser:
         #: applies admission rules' changes to the request of a job that is not submitted: (request,
         #: jobspec) -> request
         self.as_queued: Callable[[Any, Any], Any] = lambda request, jobspec: request
-        #: marshalled jobspec -> its request, and whether that lacks the jobspec
-        self._known: Remembered[bytes, tuple[Any, bool]] = Remembered()
+        #: marshalled jobspec -> its request, whether that lacks the jobspec, and the names of its
+        #: system attributes
+        self._known: Remembered[bytes, tuple[Any, bool, frozenset[str]]] = Remembered()
 
     def parse(self, jobspec: Any, read: Callable[[], dict[str, Any]] | None = None) -> Any:
         """Return the pool's request for `jobspec` (a dict, or one marshalled). Treat as read-only.
@@ -311,13 +308,20 @@ class RequestParser:
             make_room()
             if type(jobspec) is bytes:
                 jobspec = marshal.loads(text)
-            _check_names(jobspec)
+            names = _system_names(jobspec)
             request = self._parse(jobspec)
             bare = hasattr(request, "with_jobspec")
-            found = self._known[text] = request.with_jobspec(None) if bare else request, bare
+            request = request.with_jobspec(None) if bare else request
+            found = self._known[text] = request, bare, names
             Remembered.kept += CACHE_ENTRY_BYTES + len(text) * (1 if bare else 2)
-        request, bare = found
+        request, bare, _ = found
         return request.with_jobspec(read or jobspec) if bare else request
+
+    def system_names(self, jobspec: bytes) -> frozenset[str]:
+        """Return the names of the system attributes of a marshalled jobspec that can be parsed."""
+        if jobspec not in self._known:
+            self.parse(jobspec)
+        return self._known[jobspec][2]
 
     def parse_unsubmitted(self, jobspec: Any) -> Any:
         """Return the request for the jobspec of a job that is not, or not yet, submitted. Raises as

@@ -38,13 +38,13 @@ def connect(url=None):
         raise OSError(errno.ENOENT, f"Unable to find connector name '{scheme}'")
     credentials = {}
     # A client may claim another user id, so that the permissions of guests can be tested.
-    for name in ("userid", "rolemask"):
+    for name, base in (("userid", 10), ("rolemask", 0)):
         variable = f"FLUX_HANDLE_{name.upper()}"
         text = os.environ.get(variable)
         if text is None:
             continue
         try:
-            credentials[name] = int(text, 0)
+            credentials[name] = int(text, base)
         except ValueError:
             reason = f"{variable}={text!r} is invalid: expected a number"
             raise OSError(errno.EINVAL, reason) from None

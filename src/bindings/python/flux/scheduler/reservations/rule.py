@@ -365,7 +365,7 @@ class ReservationRule(GivingRule):
     def hello(self, job: RunningJob) -> None:
         entry = self.entries.get(job.attributes.reservation or "")
         if entry is not None and entry.window is not None and not entry.reservation.for_nobody:
-            if entry.window.start <= self.host.now():
+            if entry.window.start <= job.start:
                 self.active.found_inside(job.jobid, entry, entry.window)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
