@@ -61,6 +61,34 @@ def test_what_would_fit_now_instead():
     assert long["fits"] == {"limit": 98.0}
 
 
+def test_a_job_with_room_that_would_delay_one_behind_it_that_was_promised_a_start():
+    """Job 3 was let in by its limit when job 4 had its promise."""
+    rig = Rig(R(3, 4), BACKFILL, config={"limits": {"one": {"per": "user", "max": {"jobs": 1}}}})
+    for jobid, (count, duration) in enumerate([(1, 10), (1, 100), (1, 500), (3, 50)], 1):
+        rig.alloc(jobid, whole(count, duration), userid=(7, 8, 7, 9)[jobid - 1])
+    rig.wait(10)
+    rig.free(1)
+    rig.wait(2)
+    (said,) = rig.answer("explain", id=3)["jobs"]
+    assert said["verdict"] == "waits"
+    assert said["reason"] == "it would keep another job from its promised start"
+    assert said["fits"] == {"limit": 88.0}
+    assert rig.reason(3) == said["reason"]
+
+
+@pytest.mark.parametrize("most, fits", [(5, {"count": 3}), (4, None)])
+def test_what_would_fit_but_for_a_limit_is_not_what_could_start(most, fits):
+    limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": most}}}
+    rig = Rig(R(6, 4), BACKFILL, config={"limits": limits})
+    rig.alloc(1, whole(1, 100), userid=8)
+    rig.alloc(2, whole(2, 100), userid=7)
+    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=100), userid=7)
+    rig.wait(2)
+    (said,) = rig.answer("explain", id=3)["jobs"]
+    assert said["reason"].startswith("insufficient resources")
+    assert said["fits"] == fits
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_the_reservation_that_a_job_behind_others_is_to_start_after(module):
     rig = rig_with(module, (6, 100), (8, 50))

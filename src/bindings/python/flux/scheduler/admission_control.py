@@ -508,6 +508,11 @@ class AdmissionControl:
         if rule is not None:
             raise JobDeferred(rule, Deferral(rule.why(job) or "", key=NO_ROOM)) from None
 
+    @property
+    def looks_twice(self) -> bool:
+        """Whether a rule looks at what the pool offers."""
+        return bool(self._looking)
+
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
         """Return why a job that is within its bounds may not start on allocation `jobid` of a pool,
         or None."""

@@ -171,6 +171,12 @@ class Backfilling(Decision):
     def goes_first(self, job: PendingJob) -> bool:
         return True
 
+    def why(self, job: PendingJob) -> str | None:
+        plan = self.policy.planning.current()
+        if plan is None or plan.fits(job.resource_request, jobid=job.jobid):
+            return None
+        return "it would keep another job from its promised start"
+
     def promised_start(self, job: PendingJob) -> float | None:
         if job in self.promises and self.kind_of_promise(job) == "promised":
             return self.promises.when(job)

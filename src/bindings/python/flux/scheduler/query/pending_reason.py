@@ -6,15 +6,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Generator, Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import MAX_HORIZON_S, Caller
 from flux.scheduler.requests import PendingJob
+from flux.scheduler.site_policy.preemption.takers import Trial
 
 if TYPE_CHECKING:
     from flux.scheduler.query.source import QuerySource
@@ -182,10 +185,27 @@ class PendingReason:
         limit = until - now
         answer: dict[str, Any] = {}
         if 1 <= limit < length:
-            answer["limit"] = float(math.floor(limit))
+            shorter = copy(request)
+            shorter.duration = float(math.floor(limit))
+            if self._may_have(job, shorter):
+                answer["limit"] = shorter.duration
         if 0 < most < needed:
-            answer["count"] = most
+            key = "node_count" if request.shape.node_count else "slot_count"
+            fewer = request.shape.replace(**{key: ResourceCount.parse(most)})
+            if self._may_have(job, request.with_shape(fewer)):
+                answer["count"] = most
         return answer or None
+
+    def _may_have(self, job: PendingJob, request: Any) -> bool:
+        """Whether no rule would keep a job from what the pool would offer for a smaller request of
+        it that fits."""
+        admission, plan = self._policy.admission, self._source.plan()
+        if plan is None or not admission.looks_twice:
+            return True
+        offer = Trial(plan, request, yielding={job.jobid}).offer(
+            lambda *held: admission.second_look(job, *held)
+        )
+        return offer is not None and offer[1] is None
 
 
 def queue_of(job: PendingJob) -> str | None:
