@@ -2,6 +2,7 @@
 #ifndef ARRAY_H
 #define ARRAY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,34 @@ static inline double first_of (double a, double b)
 static inline double last_of (double a, double b)
 {
     return a > b ? a : b;
+}
+
+/* The number of some ascending times that are earlier than a time, or not later.  Without branches, which
+ * would often be mispredicted; inline: a comparison that is chosen by an argument costs a fifth of all
+ * moves.
+ */
+static inline size_t count_times (const double *times, size_t count, double time, bool or_equal)
+{
+    size_t first = 0;
+
+    while (count > 0) {
+        size_t half = (count + 1) / 2;
+        double middle = times[first + half - 1];
+
+        first += (or_equal ? middle <= time : middle < time) ? half : 0;
+        count -= half;
+    }
+    return first;
+}
+
+static inline size_t until_time (const double *times, size_t count, double time)
+{
+    return count_times (times, count, time, true);
+}
+
+static inline size_t before_time (const double *times, size_t count, double time)
+{
+    return count_times (times, count, time, false);
 }
 
 #endif

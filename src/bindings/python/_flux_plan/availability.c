@@ -253,17 +253,9 @@ static struct line *line_copy (const struct line *from, size_t room)
 /* The place of the step that a time is in. */
 static size_t step_at (const struct line *line, double time)
 {
-    size_t first = 0, count = line->count;
-
-    if (count < 2 || time < line->times[1]) /* as most are that are now */
+    if (line->count < 2 || time < line->times[1]) /* as most are that are now */
         return 0;
-    while (count > 1) {
-        size_t half = count / 2;
-
-        first += line->times[first + half] <= time ? half : 0;
-        count -= half;
-    }
-    return first;
+    return until_time (line->times + 1, line->count - 1, time);
 }
 
 /* Move the steps from a place on by one. */

@@ -43,38 +43,6 @@ struct timeline {
     struct entry *entries; /* the blocks */
 };
 
-/* Times that are counted one by one: without a branch, which would often be mispredicted. */
-#define FEW_TIMES 16
-
-/* The number of some ascending times that are earlier than a time, or not later.  Inline: a comparison
- * that is chosen by an argument costs a fifth of all moves.
- */
-static inline size_t count_times (const double *times, size_t count, double time, bool or_equal)
-{
-    size_t first = 0, found = 0;
-
-    while (count > FEW_TIMES) {
-        size_t half = count / 2;
-
-        if (times[first + half - 1] < time)
-            first += half;
-        count -= half;
-    }
-    for (size_t i = first; i < first + count; i++)
-        found += (times[i] < time) | (or_equal & (times[i] == time));
-    return first + found;
-}
-
-static size_t until_time (const double *times, size_t count, double time)
-{
-    return count_times (times, count, time, true);
-}
-
-static size_t before_time (const double *times, size_t count, double time)
-{
-    return count_times (times, count, time, false);
-}
-
 /* The place of the block that a time is in; the first, if it is before all. */
 static size_t block_of (const struct timeline *line, double time)
 {
