@@ -164,7 +164,7 @@ build() {
         build_is_new=t
     fi
     # It makes configure and the Makefile again if the files that those are made from are newer.
-    make -s >>"$log" 2>&1 || fail "make failed."
+    make -s -j2 >>"$log" 2>&1 || fail "make failed."
     echo "$have" >.cache/configured
     done_step
     # The findings of configure: once.

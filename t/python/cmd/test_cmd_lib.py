@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The shared parts of the commands, without an instance."""
 
+import subprocess
+import sys
+
 import pytest
 
 from flux_embedded.cmd.lib.tables import Formats
@@ -33,3 +36,27 @@ def test_formats_of_the_user(monkeypatch, tmp_path):
     formats = Formats("flux-x", {"default": ("the first", "{name}")}, "list")
     assert formats.layout("mine", {"name": "NAME"}).header() == "NAME|"
     assert formats.layout("default", {"name": "NAME"}).header() == "NAME"
+
+
+POSTPONED = """
+import sys
+from flux_embedded.cmd.later import postpone
+
+postpone()
+import email
+import flux.util
+
+print("yaml.reader" in sys.modules)
+handlers = flux.util.UtilConfig.extension_handlers
+print(handlers[".yaml"]("a: [1]"), email.utils.quote('"'))
+from inspect import getdoc
+print(getdoc(len)[:6], issubclass(flux.util.yaml.scanner.ScannerError, Exception))
+import yaml, inspect
+print(yaml.__file__ == flux.util.yaml.__file__ and inspect.getdoc is getdoc)
+"""
+
+
+def test_modules_that_few_commands_use_are_imported_when_used():
+    command = [sys.executable, "-c", POSTPONED]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.splitlines() == ["False", "{'a': [1]} \\\"", "Return True", "True"]

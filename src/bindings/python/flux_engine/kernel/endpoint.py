@@ -1,7 +1,5 @@
 """Endpoints: the senders and receivers of messages."""
 
-import uuid
-
 from flux_engine.kernel import message
 
 
@@ -19,7 +17,8 @@ class Endpoint:
     def __init__(self, kernel, name, userid=message.OWNER, rolemask=message.OWNER_ROLES):
         self.kernel = kernel
         self.name = name
-        self.uuid = str(uuid.UUID(int=next(kernel.serial)))
+        digits = f"{next(kernel.serial):032x}"
+        self.uuid = "-".join([digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]])
         self.userid = userid
         self.rolemask = rolemask
         self.used = set()
