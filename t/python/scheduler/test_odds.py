@@ -237,6 +237,15 @@ def test_explain_says_what_was_played_and_what_it_was_corrected_by():
         assert seen.get("odds", odds) == odds
 
 
+def test_a_likely_start_that_has_passed_is_now():
+    rig = busy()
+    rig.alloc(2, SPEC, userid=7)
+    assert explained(rig, 2)["t_likely"] == rig.begun + 50
+    rig.wait(55)
+    for seen in (explained(rig, 2), rig.answer("explain", all=True)["jobs"][0]):
+        assert (seen["t_likely"], seen["t_p90"]) == (rig.now, rig.begun + 100)
+
+
 def test_what_was_said_first_is_compared_with_the_start():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)

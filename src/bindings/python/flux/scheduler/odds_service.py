@@ -96,8 +96,12 @@ class OddsService:
     def known(self, jobid: int) -> dict[str, Any]:
         """Return the last forecast of a pending job: ``t_likely`` and ``t_p90``, seconds since the
         epoch, or None."""
-        found = self._found.get(jobid)
-        return _answer(found.told if found else None)
+        return self._told(self._found.get(jobid))
+
+    def _told(self, odds: JobOdds | None) -> dict[str, Any]:
+        """Return what is told of a pending job by a forecast, which may be older than its times."""
+        now = self._policy.now()
+        return _answer(odds and Played(*(max(now, time) for time in odds.told)))
 
     def of_job(self, job: PendingJob, caller: Caller) -> Generator[float, None, dict[str, Any]]:
         """Compute the odds of a pending job for a caller, unless they are recent. Yields the
@@ -128,7 +132,7 @@ class OddsService:
         if known is not None:
             details = {**_answer(known.played), "t_limits": known.limits}
             details["misses"] = len(self.calibration)
-        return {**_answer(known.told if known else None), "odds": details}
+        return {**self._told(known), "odds": details}
 
     def of_newcomer(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return the odds of a newcomer, as `known`; `answer` is that of `Player.newcomer`."""
