@@ -63,6 +63,24 @@ def test_a_promise_that_a_projection_has_passed_is_not_shown(seconds):
     )
 
 
+def test_jobs_that_all_wait_for_rules_are_told_what_changes():
+    """There is no pass then: no job is in the queue."""
+    limits = {"one": {"per": "user", "max": {"nodes": 2}}}
+    rig = Rig(R(4, 4), Backfill, config={"limits": limits})
+    rig.alloc(1, jobspec(1, nodes=1, exclusive=True, duration=100))
+    rig.alloc(2, jobspec(1, nodes=1, exclusive=True, duration=500))
+    rig.alloc(3, jobspec(1, nodes=2, exclusive=True, duration=10))
+    rig.wait(3)
+    assert rig.estimate(3) == (500, "planned")
+    rig.expire(2, rig.now + 300)
+    rig.wait(3)
+    assert rig.estimate(3) == (303, "planned")
+    assert rig.reason(3) == "limit one: root has 2 of 2 nodes; needs 2"
+    rig.free(1)
+    rig.wait(3)
+    assert rig.reason(3) == "limit one: root has 1 of 2 nodes; needs 2"
+
+
 def test_as_many_jobs_as_may_are_told_an_expected_start():
     """Jobs of whole nodes, which wait for one another."""
     rig = Rig(R(4, 2), Backfill, "queue-depth=unlimited", "estimate-depth=5", "reason-depth=3")

@@ -307,17 +307,19 @@ class Passes:
         """Request a pass after an event."""
         if self.requests.to_sweep:
             self.requests.sweep()
+        if self.forecasts is not None:
+            self._allowance.event()
         if self.when_empty or self.requests.queue:
             if self.main.soon is None:  # else no time passes in a pass
                 self.pace.event(self.clock.now())
-            if self.forecasts is not None:
-                self._allowance.event()
             try:
                 self.scheduler.start_schedule()
             except Exception:
                 self.errors.report("start_schedule", trace=True)
-        elif self.main.generator is not None:
-            self.close()
+        else:
+            if self.main.generator is not None:
+                self.close()
+            self._forecast_after_event()
         if self.changed is not None:
             self.changed()
 
@@ -344,6 +346,11 @@ class Passes:
             else:
                 self._arm_forecast(self.forecasts)
 
+    def _forecast_after_event(self) -> None:
+        """Begin a forecast if a job waits, in the queue or for a rule."""
+        if self.forecasts is not None and (self.when_empty or self.requests):
+            self.forecast()
+
     def _begin(self) -> Any:
         self._seen = self.events
         return self.scheduler.schedule()
@@ -356,8 +363,7 @@ class Passes:
             self._backoff = 0.0
             if seconds is not None and self.pace.passed(seconds):
                 self.errors.log.debug(f"sched_delay={self.pace.delay:.6f}")
-            if self.forecasts is not None and (self.when_empty or self.requests.queue):
-                self.forecast()
+            self._forecast_after_event()
             if self.completed is not None:
                 self.completed(self._seen)
         if self.changed is not None:
