@@ -26,7 +26,8 @@
 
 /* A step of a line: the amounts that are left from its time on. */
 struct step {
-    size_t marks;   /* the number of uses that begin or end with it */
+    uint32_t begun; /* the number of uses that begin with it */
+    uint32_t ended; /* the number of uses that end with it */
     int64_t free[]; /* one of each kind; then those that uses that stay leave */
 };
 
@@ -229,7 +230,7 @@ static struct line *line_create (size_t kinds, const int64_t *amounts)
         return NULL;
     *line = (struct line){.size = size, .room = room, .count = 1};
     line->times[0] = -INFINITY;
-    step_of (line, 0)->marks = 0;
+    step_of (line, 0)->begun = step_of (line, 0)->ended = 0;
     memcpy (step_of (line, 0)->free, amounts, kinds * sizeof (int64_t));
     memcpy (step_of (line, 0)->free + kinds, amounts, kinds * sizeof (int64_t));
     return line;
@@ -275,37 +276,29 @@ static size_t step_from (struct line *line, double time)
         return at;
     line_shift (line, at, at + 1); /* the one before is as it was */
     line->times[++at] = time;
-    step_of (line, at)->marks = 0;
+    step_of (line, at)->begun = step_of (line, at)->ended = 0;
     return at;
 }
 
-/* One use fewer begins or ends with a step, which is dropped with the last of them. */
-static void line_unmark (struct line *line, size_t at)
+/* Drop a step with which no use begins or ends. */
+static void line_join (struct line *line, size_t at)
 {
-    if (at > 0 && --step_of (line, at)->marks == 0)
+    if (at > 0 && !step_of (line, at)->begun && !step_of (line, at)->ended)
         line_shift (line, at + 1, at);
 }
 
-/* Enter (sign 1) or take out (-1) amounts of a use, in its span. */
-static int line_change (struct line **slot,
-                        size_t kinds,
-                        const struct use *use,
-                        const int64_t *amounts,
-                        int sign)
+/* Enter (sign 1) or take out (-1) amounts of a use, in its span; there is room for two more steps. */
+static void line_change (struct line *line,
+                         size_t kinds,
+                         const struct use *use,
+                         const int64_t *amounts,
+                         int sign)
 {
     double start = use->start, end = use->end;
     size_t first, last, at, kind;
-    struct line *line = *slot;
 
     if (!(start < end))
-        return 0;
-    if (line->count + 2 > line->room) {
-        line = line_copy (line, 2 * (line->count + 2));
-        if (!line)
-            return -1;
-        free (*slot);
-        *slot = line;
-    }
+        return;
     first = step_from (line, start);
     last = end < INFINITY ? step_from (line, end) : line->count;
     for (at = first; at < last; at++)
@@ -314,16 +307,12 @@ static int line_change (struct line **slot,
             if (!use->movable)
                 step_of (line, at)->free[kinds + kind] -= sign * amounts[kind];
         }
-    if (sign > 0) {
-        step_of (line, first)->marks++;
-        if (last < line->count)
-            step_of (line, last)->marks++;
-    } else {
-        if (last < line->count)
-            line_unmark (line, last);
-        line_unmark (line, first);
+    step_of (line, first)->begun += sign;
+    if (last < line->count) {
+        step_of (line, last)->ended += sign;
+        line_join (line, last);
     }
-    return 0;
+    line_join (line, first);
 }
 
 static void line_release (struct line *line)
@@ -334,23 +323,24 @@ static void line_release (struct line *line)
     free (line);
 }
 
-/* The line of a rank, to be changed: not shared any more. */
+/* The line of a rank, to be changed: not shared any more, and with room for two more steps. */
 static struct line *own_line (struct availability *all, size_t rank)
 {
     struct line *line = all->lines[rank], *copy;
 
-    if (!line->sharers)
+    if (!line->sharers && line->count + 2 <= line->room)
         return line;
-    copy = line_copy (line, line->count + 2);
-    if (!copy)
+    if (!(copy = line_copy (line, 2 * (line->count + 2))))
         return NULL;
-    copy->list_room = line->listed;
-    copy->list = duplicate (line->list, line->listed * sizeof (struct listed));
-    if (!copy->list) {
-        line_release (copy);
-        return NULL;
-    }
-    line_release (line);
+    if (line->sharers) {
+        copy->list_room = line->listed;
+        if (!(copy->list = duplicate (line->list, line->listed * sizeof (struct listed)))) {
+            free (copy);
+            return NULL;
+        }
+        line->sharers--;
+    } else
+        free (line); /* the copy has its list */
     return all->lines[rank] = copy;
 }
 
@@ -647,10 +637,9 @@ static int change (struct availability *all, int64_t number, int sign)
         struct part *part = use->place->parts + at;
         struct line *line = own_line (all, part->rank);
 
-        if (!line
-            || line_change (all->lines + part->rank, all->kinds, use, part->amounts, sign) < 0)
+        if (!line)
             return -1;
-        line = all->lines[part->rank];
+        line_change (line, all->kinds, use, part->amounts, sign);
         if (!use->movable)
             line->pinned += use->start > -INFINITY ? sign : 0;
         if (!use->movable && !has_claim (use))
@@ -799,28 +788,23 @@ static bool is_closed (const struct availability *all,
     return false;
 }
 
-/* The amounts of a rank that uses leave at a step of its line, without the promises that are behind
- * a place in the order, or left out, and beside those that a trial puts there; in the buffer, unless they
- * are those of the step.  Less than nothing where a use excludes the claim, if any.
+/* The amounts of a rank that uses leave at a step of its line, without the promises that are behind a
+ * place in the order; in the buffer, unless they are those of the step.
  */
 ALWAYS_INLINE const int64_t *free_at (const struct availability *all,
                                       size_t rank,
                                       size_t step,
                                       double time,
                                       struct order order,
-                                      const struct demand *claim,
                                       int64_t *buffer)
 {
-    static const int64_t closed[MAX_KINDS] = {-1, -1, -1, -1, -1, -1, -1, -1};
     const struct line *line = all->lines[rank];
     const int64_t *left = step_of (line, step)->free;
     size_t at, kind, kinds = all->kinds;
 
-    if (claim && claim->claims && is_closed (all, rank, time, claim))
-        return closed;
     if (order.start == -INFINITY)
-        left += kinds;
-    else if (line->times[step] >= order.start) /* one that is behind begins with this step, or before */
+        return left + kinds;
+    if (line->times[step] >= order.start) /* one that is behind begins with this step, or before */
         for (at = 0; at < line->listed && line->list[at].start <= time; at++) {
             const struct listed *one = line->list + at;
 
@@ -830,21 +814,6 @@ ALWAYS_INLINE const int64_t *free_at (const struct availability *all,
                 left = buffer;
             }
         }
-    for (at = all->trial.ranks[rank].laid; at;) {
-        const struct laid *one = all->trial.laid + at - 1;
-        const int64_t *amounts = one->part->amounts;
-        int sign = one->out ? 1 : -1;
-
-        at = one->next;
-        if (time < one->start || time >= one->end)
-            continue;
-        /* Among running jobs no part is laid; a promise that is behind is left out already. */
-        if (sign < 0 ? order.start > -INFINITY : !is_behind (all, one->start, one->out, order)) {
-            for (kind = 0; kind < kinds; kind++)
-                buffer[kind] = left[kind] + sign * amounts[kind];
-            left = buffer;
-        }
-    }
     return left;
 }
 
@@ -878,8 +847,9 @@ static int64_t most_units (const struct demand *demand)
     return demand->per_node || demand->whole ? 1 : demand->count;
 }
 
-/* Find the least amounts of a rank that uses leave at some moment of a span, each kind for itself and without
- * the promises behind a place in the order; false if these are less than a need.
+/* Find the least amounts of a rank that uses leave at some moment of a span, each kind for itself, without
+ * the promises behind a place in the order, and as a trial leaves out and puts there; false if these are
+ * less than a need, or a use excludes the claim, if any.
  */
 ALWAYS_INLINE bool has_room (const struct availability *all,
                              size_t rank,
@@ -891,18 +861,38 @@ ALWAYS_INLINE bool has_room (const struct availability *all,
                              int64_t *least)
 {
     const struct line *line = all->lines[rank];
-    size_t first = step_at (line, start), step, kind;
+    size_t first = step_at (line, start), step, kind, at, count = 0;
     /* Later uses only end. */
     double begun = line->pinned ? INFINITY : line->listed ? order.start : start;
+    const struct laid *laid[2 * MAX_MOVED + 2];
     int64_t buffer[MAX_KINDS];
 
+    for (at = all->trial.ranks[rank].laid; at;) {
+        const struct laid *one = all->trial.laid + at - 1;
+
+        /* Among running jobs no part is laid; a promise that is behind is left out already. */
+        if (one->end > start
+            && (one->out ? !is_behind (all, one->start, one->out, order) : order.start > -INFINITY))
+            laid[count++] = one;
+        at = one->next;
+    }
     for (step = first; step < line->count; step++) {
         const int64_t *left;
         double time = step > first ? line->times[step] : start;
 
         if (step > first && (time > begun || time >= end))
             break;
-        left = free_at (all, rank, step, time, order, claim, buffer);
+        if (step > first && !step_of (line, step)->begun)
+            continue; /* nothing less is left */
+        if (claim && claim->claims && is_closed (all, rank, time, claim))
+            return false;
+        left = free_at (all, rank, step, time, order, buffer);
+        for (at = 0; at < count; at++)
+            if (time >= laid[at]->start && time < laid[at]->end) {
+                for (kind = 0; kind < all->kinds; kind++)
+                    buffer[kind] = left[kind] + (laid[at]->out ? 1 : -1) * laid[at]->part->amounts[kind];
+                left = buffer;
+            }
         for (kind = 0; kind < all->kinds; kind++) {
             if (left[kind] < need[kind])
                 return false;
@@ -978,24 +968,24 @@ static bool fits (const struct availability *all,
     return count_units (all, demand, start, end, order, wanted, NULL, NULL) >= wanted;
 }
 
-/* Whether a use, which counts, has room from a time on beside the others and itself; else, whether a
- * promise that does not count has room on those of its ranks that were taken from promises.
+/* Whether a use has room from a time on beside the uses up to a place in the order, of which it is one; with
+ * `taken`, on those of its ranks that a trial takes from promises.
  */
 static bool holds (const struct availability *all,
                    const struct use *use,
                    double since,
                    struct order order,
-                   bool counts)
+                   bool taken)
 {
-    int64_t least[MAX_KINDS], none[MAX_KINDS] = {0};
+    static const int64_t none[MAX_KINDS];
+    int64_t least[MAX_KINDS];
     size_t at;
 
     for (at = 0; at < use->place->count; at++) {
-        const struct part *part = use->place->parts + at;
-        const int64_t *need = counts ? none : part->amounts;
+        size_t rank = use->place->parts[at].rank;
 
-        if ((counts || all->trial.ranks[part->rank].taken)
-            && !has_room (all, part->rank, since, use->end, order, use->demand, need, least))
+        if ((!taken || all->trial.ranks[rank].taken)
+            && !has_room (all, rank, since, use->end, order, use->demand, none, least))
             return false;
     }
     return true;
@@ -1005,7 +995,7 @@ bool availability_overdrawn (const struct availability *all, int64_t number, dou
 {
     const struct use *use = all->uses + number;
 
-    return !holds (all, use, last_of (use->start, since), LAST, true);
+    return !holds (all, use, last_of (use->start, since), LAST, false);
 }
 
 void availability_taken (const struct availability *all,
@@ -1057,9 +1047,11 @@ static int append_changes (struct availability *all,
         order = LAST;
     for (step = first; step < line->count; step++) {
         double time = last_of (line->times[step], after);
-        const int64_t *left = free_at (all, rank, step, time, order, demand, buffer);
+        const int64_t *left = free_at (all, rank, step, time, order, buffer);
 
-        units[step] = *left < 0 ? 0 : units_in (all, each, left, most_units (demand));
+        units[step] = 0;
+        if (*left >= 0 && !(demand->claims && is_closed (all, rank, time, demand)))
+            units[step] = units_in (all, each, left, most_units (demand));
     }
     for (step = first; step < line->count; step++) {
         double time = last_of (line->times[step], after);
@@ -1287,12 +1279,12 @@ static int settle (struct availability *all, double now)
     while (trial->waiting.count) {
         int64_t number = heap_pop (&trial->waiting).value;
         struct use *use = all->uses + number;
-        struct order order = {use->start, use->sequence - 1}; /* itself it leaves out */
+        struct order order = {use->start, use->sequence};
         struct place *place;
         int placed;
 
         use->waits = false;
-        if (holds (all, use, use->start, order, false))
+        if (holds (all, use, use->start, order, true))
             continue;
         if (trial->moved_count == MAX_MOVED)
             return 0;
@@ -1302,7 +1294,6 @@ static int settle (struct availability *all, double now)
         if (leave_out (all, number) < 0)
             return -1;
         placed = find_place (all, use->demand, use->start, use->end, now, order, true, place);
-        order.sequence = use->sequence;
         if (placed > 0 && lay (all, place, order, use->end) < 0)
             placed = -1;
         if (placed <= 0)
