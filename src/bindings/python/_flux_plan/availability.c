@@ -104,9 +104,9 @@ struct heap {
     const void *context;
 };
 
-/* A rank on which a promise has room, with its sort key. */
+/* A rank on which a promise has room, with the second part of its sort key. */
 struct candidate {
-    int64_t key[MAX_KINDS + 2];
+    int64_t key[MAX_KINDS];
     size_t rank;
     int64_t units, clear; /* clear: those beside all uses, which come first */
 };
@@ -471,7 +471,7 @@ static bool candidate_before (const void *context, int64_t a, int64_t b)
     const struct candidate *other = trial->candidates + b;
     size_t at;
 
-    for (at = 0; at < MAX_KINDS + 2; at++)
+    for (at = 0; at < MAX_KINDS; at++)
         if (one->key[at] != other->key[at])
             return one->key[at] < other->key[at];
     return one->rank > other->rank;
@@ -1142,32 +1142,33 @@ static int leave_out (struct availability *all, int64_t number)
     return lay_parts (&all->trial, use->place, use->start, use->end, number);
 }
 
-/* Find the sort key of a candidate; see Availability._preference(). */
-static void prefer (const struct availability *all,
-                    const struct demand *demand,
-                    double start,
-                    double now,
-                    struct candidate *one)
+/* Set the second part of the sort key of a candidate, and return the first; see
+ * Availability._preference().
+ */
+static double prefer (const struct availability *all,
+                      const struct demand *demand,
+                      double start,
+                      double now,
+                      struct candidate *one)
 {
     const int64_t *total = all->totals + one->rank * all->kinds;
     const int64_t *each = demand->whole ? total : demand->each;
     const struct line *line = all->lines[one->rank];
     const int64_t *left = step_of (line, step_at (line, now))->free + all->kinds;
+    int64_t unwanted = 0;
+    bool idle = true;
     size_t kind;
 
-    memset (one->key, 0, sizeof (one->key));
-    one->key[1] = 1;
     for (kind = 0; kind < all->kinds; kind++) {
-        if (left[kind] < each[kind])
-            one->key[1] = 0;
-        if (!demand->each[kind])
-            one->key[0] += total[kind];
+        idle = idle && left[kind] >= each[kind];
+        unwanted += demand->each[kind] ? 0 : total[kind];
     }
     if (start != now)
         left = step_of (line, step_at (line, start))->free + all->kinds;
     for (kind = 0; kind < all->kinds; kind++)
         if (demand->each[kind])
-            one->key[2 + all->kinds - 1 - kind] = left[kind];
+            one->key[all->kinds - 1 - kind] = left[kind];
+    return 2.0 * unwanted + idle;
 }
 
 /* Find ranks for a promise beside the uses up to its place in the order: those with clear room first.
@@ -1205,8 +1206,9 @@ static int find_place (struct availability *all,
     if (left > 0)
         return 0;
     for (at = trial->candidate_count; at--;) { /* of equal ones the last is the best */
-        prefer (all, demand, order.start, now, trial->candidates + at);
-        if (heap_push (&trial->best, 0, (int64_t)at) < 0)
+        double first = prefer (all, demand, order.start, now, trial->candidates + at);
+
+        if (heap_push (&trial->best, first, (int64_t)at) < 0)
             return -1;
     }
     left = demand->count;
