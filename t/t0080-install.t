@@ -142,6 +142,13 @@ test_expect_success GREENLET,EMBEDDED 'the installed harness runs a test of a si
 		cd elsewhere && FLUX_TEST_LIB="$OLDPWD/prefix/lib/flux-scheduler/test" sh ./first.t >out 2>&1 || { cat out; false; }) &&
 	grep "^# passed all 4" elsewhere/out
 '
+test_expect_success GREENLET 'parts switched off since the last build are left out of the tree and of the installation' '
+	find build dest -name "_flux_*.so" >built &&
+	{ ! grep "cffi: the compiled part of plans" build/configure.out || test -s built; } &&
+	{ make -C build install COMPILED= DESTDIR="$PWD/dest" >off.out 2>&1 || { cat off.out; false; }; } &&
+	find build dest -name "_flux_*.so" >left &&
+	test_must_be_empty left
+'
 test_expect_success GREENLET 'make uninstall removes every file, after make clean as well' '
 	find dest -name __pycache__ -prune -o -type f -print | grep -q . &&
 	make -C build clean >clean.out 2>&1 &&
