@@ -147,4 +147,9 @@ test_expect_success EMBEDDED 'flux R encode counts cores and GPUs of XML' '
 	jq -e ".execution.R_lite == [{rank: \"0-1\", children: {core: \"0-7\", gpu: \"0-3\"}}]" R.json
 '
 
+test_expect_success 'the simulation of a running instance has the topology, too' '
+	flux python "$FLUX_SOURCE_DIR/src/bindings/python/flux/simulate/probe.py" >probed &&
+	jq -e ".resources.R.scheduling.writer == \"TreePool\"" probed
+'
+
 test_done

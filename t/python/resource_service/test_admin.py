@@ -120,6 +120,7 @@ def test_sched_status(make):
     there = make(4, R, hosts=[f"n{i}" for i in range(4)])
     without = {key: value for key, value in R.items() if key != "scheduling"}
     assert there.call("sched-status") == {"all": without, "down": EMPTY, "allocated": EMPTY}
+    assert there.call("status")["R"] == without
     there.call("drain", targets="3")
     down = vm_R("3", hosts="n3", properties={"small": "3"})
     assert there.call("sched-status") == {"all": without, "down": down, "allocated": EMPTY}

@@ -8,8 +8,10 @@ It sends ordinary queries only, changes nothing, and imports only the bindings.
 import json
 import sys
 import time
+from contextlib import suppress
 
 import flux
+from flux.kvs import get_key_direct
 
 LOOKUPS_AT_ONCE = 256
 INACTIVE = 64
@@ -43,11 +45,15 @@ def main():
         now = h.rpc("broker.now", {}).get()["now"]  # the clock may be virtual
     except OSError:
         now = time.time()
+    resources = h.rpc("resource.status").get()
+    # The scheduler's key (topology, the pool's class) is only in the stored R, which guests may not read.
+    with suppress(OSError):
+        resources["R"] = get_key_direct(h, "resource.R", namespace="primary")
     answer = {
         "now": now,
         "jobs": jobs,
         "files": {str(id): texts for id, texts in lookup(h, ids, keys).items()},
-        "resources": h.rpc("resource.status").get(),
+        "resources": resources,
     }
     try:
         answer["config"] = h.rpc("config.get", {}).get()

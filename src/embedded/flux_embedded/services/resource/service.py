@@ -269,7 +269,7 @@ class Resource(Service):
         state = self.state
         online = state.online
         answer = {
-            "R": state.base.R,
+            "R": redacted(state.base.R),
             "drain": state.drains.status(),
             "online": idset.encode(online),
             "offline": idset.encode(idset.difference(state.base.ranks, online)),
