@@ -340,6 +340,7 @@ def embedded(path):
     return "\n".join([*(f"job-manager: {line}" for line in lines), printed.getvalue()])
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # Python says it, too
 @pytest.mark.parametrize("host", [fake, simulated, embedded])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_it_is_said(mistake, host, tmp_path):
