@@ -2,10 +2,11 @@
 
 import errno
 import json
+import os
 
 from _flux.cdata import bytes_of
 from _flux.function import failure, function, functions
-from _flux.futures import rpc, send
+from _flux.futures import ask, rpc, send
 from _flux.kvs import cancel
 from flux_engine.formats import jobid, states
 from flux_engine.kernel.future import RPC_STREAMING
@@ -42,13 +43,19 @@ def _write(buf, size, text):
     return len(value)
 
 
-@function(
-    "int flux_job_kvs_guest_key (char *buf, int bufsz, flux_jobid_t id, const char *key)",
+def _write_key(buf, size, *parts):
+    return _write(buf, size, ".".join(part for part in parts if part))
+
+
+functions(
+    {
+        "int flux_job_kvs_key (char *buf, int bufsz, flux_jobid_t id, const char *key)":
+            lambda buf, size, id, key: _write_key(buf, size, jobid.kvs_dir(id), key),
+        "int flux_job_kvs_guest_key (char *buf, int bufsz, flux_jobid_t id, const char *key)":
+            lambda buf, size, id, key: _write_key(buf, size, jobid.kvs_dir(id), "guest", key),
+    },
     null="key",
-)
-def flux_job_kvs_guest_key(buf, bufsz, id, key):
-    parts = [jobid.kvs_dir(id), "guest", key]
-    return _write(buf, bufsz, ".".join(part for part in parts if part))
+)  # fmt: skip
 
 
 # -- states and results ------------------------------------------------------------------------------------
@@ -109,6 +116,27 @@ functions(
 @function("flux_future_t *flux_job_wait (flux_t *h, flux_jobid_t id)")
 def flux_job_wait(h, id):
     return send(h, "job-manager.wait", {"id": id})
+
+
+@function(
+    "int flux_job_timeleft (flux_t *h, flux_error_t *error, double *timeleft)", out="timeleft"
+)
+def flux_job_timeleft(h, error):
+    """Seconds until the job of FLUX_JOB_ID expires, or the instance does; 0.0 if it does not run, infinite without a limit."""
+    id = os.environ.get("FLUX_JOB_ID")
+    try:
+        if id is None:
+            expiration = ask(h, "resource.status", {})["R"]["execution"]["expiration"]
+        else:
+            payload = {"id": jobid.decode(id), "attrs": ["state", "expiration"]}
+            job = ask(h, "job-list.list-id", payload)["job"]
+            if job["state"] not in (states.RUN, states.CLEANUP):
+                return 0.0
+            expiration = job.get("expiration", 0.0)
+    except (OSError, ValueError) as exc:
+        error[0].write(f"{id}: no such jobid" if id else str(exc))
+        raise failure(errno.ENOENT) from None
+    return max(0.0, expiration - h.task.kernel.time) if expiration else float("inf")
 
 
 # -- exceptions, signals -----------------------------------------------------------------------------------

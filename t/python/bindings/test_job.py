@@ -140,6 +140,49 @@ def test_a_stream_may_outlive_its_connection(instance, h):
     flux.job.result(h, id)
 
 
+def test_logs_of_execution_are_waited_for_until_the_job_starts(h):
+    held, dropped = (flux.job.submit(h, job(), urgency=0) for _ in range(2))
+    watches = [flux.job.event_watch_async(h, id, "guest.exec.eventlog") for id in (held, dropped)]
+    with pytest.raises(TimeoutError):
+        watches[0].wait_for(0.1)
+    assert failure(flux.job.event_watch_async(h, held, "exec").get_event)[0] == errno.ENOENT
+    flux.job.cancel(h, dropped)
+    assert watches[1].get_event() is None
+    h.rpc("job-manager.urgency", {"id": held, "urgency": 16}).get()
+    assert watches[0].get_event().name == "init"
+    watches[0].cancel()
+    flux.job.result(h, held)
+    assert failure(flux.job.event_watch_async(h, held, "guest.nosuch").get_event)[0] == errno.ENOENT
+    assert list(flux.job.event_watch(h, dropped, "guest.output")) == []
+
+
+def test_keys_of_a_job(h):
+    id = flux.job.submit(h, job())
+    flux.job.result(h, id)
+    assert {"R", "eventlog", "guest", "jobspec"} <= set(flux.job.job_kvs(h, id))
+    assert "exec" in flux.job.job_kvs_guest(h, id)
+
+
+def test_how_much_time_is_left(h, monkeypatch):
+    monkeypatch.delenv("FLUX_JOB_ID", raising=False)
+    assert flux.job.timeleft(h) == float("inf")
+    limited, unlimited, held = (
+        flux.job.submit(h, job(100, duration=duration), urgency=urgency)
+        for duration, urgency in (("1h", 16), (None, 16), (None, 0))
+    )
+    for id, left in ((limited, 3600), (unlimited, float("inf"))):
+        flux.job.event_wait(h, id, "start")
+        monkeypatch.setenv("FLUX_JOB_ID", id.f58)
+        assert flux.job.timeleft(h) == pytest.approx(left, abs=1)
+    monkeypatch.setenv("FLUX_JOB_ID", held.f58)
+    assert flux.job.timeleft(h) == 0
+    for id in (limited, unlimited, held):
+        flux.job.cancel(h, id)
+    for unknown in ("1234", "not an id"):
+        monkeypatch.setenv("FLUX_JOB_ID", unknown)
+        assert failure(lambda: flux.job.timeleft(h)) == (errno.ENOENT, f"{unknown}: no such jobid")
+
+
 def test_the_reactor_ends_when_the_future_it_waits_for_is_collected(h):
     id = flux.job.submit(h, job())
     flux.job.event_watch_async(h, id).then(lambda future: None)

@@ -75,8 +75,9 @@ avail* offline 0
 exclude* offline 0
 torpid* offline 0
 housekeeping* offline 0
-$ flux resource status -s nosuch
-1! flux-resource: ERROR: Invalid resource state nosuch specified
+$ flux resource status -s nosuch 2>&1 | cut -d, -f1-4
+flux-resource: ERROR: Invalid resource state nosuch specified
+flux-resource: INFO: valid states: avail,exclude,allocated,torpid
 $ flux resource drain 9
 1! flux-resource: ERROR: [Errno 22] idset is out of range
 $ flux resource info -i nosuch
@@ -194,6 +195,9 @@ $ flux job last -1
 $ flux job eventlog -f json $(flux job last) | jq -r .name | head -2
 submit
 validate
+$ flux job eventlog -p exec $(flux job last) | wc -l; flux job wait-event -qp output $(flux job last) header; flux job eventlog -p output $(flux job last) | cut -d' ' -f2-3 | head -1
+8
+header version=1
 $ flux job eventlog -f xml $(flux job last)
 1! ...
 # housekeeping
@@ -213,6 +217,11 @@ $ (flux queue list; flux queue list -no policy; flux queue list -no nodes) | sed
   ✔  ✔      inf      inf        0-4        0-8        0-0
   ✔  ✔      inf      inf      0-inf      0-inf      0-inf
   ✔  ✔      4          4          0           0          4
+$ printf '[queues.z]\n[queues.foo]\n' | flux config load; flux resource property add foo 0; flux resource list -s down -no '{queue} {nnodes}'; flux resource list -q z -s free -no '{propertiesx} {nnodes}'
+z 0
+foo 0
+ 4
+$ flux resource property remove foo 0; flux config load </dev/null
 $ printf '[queues.a]\n[policy.limits.job-size]\nmin.nnodes = 1\nmax.ncores = 6\n' | flux config load; flux queue list -o '{queue} {submission} {limits.range.nnodes} {limits.range.effective.ncores} {limits.max.ngpus} {resources.free.ncores}'; flux config load </dev/null
 QUEUE SUBMIT NNODES NCORES MAXGPUS CORES:FREE
 a enabled 1-inf 0-6 inf 8

@@ -113,12 +113,12 @@ def test_watch(auto):
 def test_watch_waitcreate(inst):
     inst.load_sched()
     id = inst.submit(run_duration=5)
-    without = watch(inst, id, "guest.exec.eventlog")
+    without = watch(inst, id, "nosuch")
     assert without.take() == [] and (without.errnum, without.text) == (
         errno.ENOENT,
         "No such file or directory",
     )
-    waiting = watch(inst, id, "guest.exec.eventlog", 1)
+    waiting = watch(inst, id, "guest.exec.eventlog")
     assert waiting.take() == [] and waiting.errnum is None
     never = watch(inst, id, "guest.nosuch", 1)
     inst.sched.allocate(id)

@@ -25,9 +25,15 @@ def _missing(args):
     return CommandError(f"{what} not found")
 
 
+def _path(args):
+    """The path of the log that --path is a short name of, or names."""
+    shorts = {"exec": "guest.exec.eventlog", "output": "guest.output", "input": "guest.input"}
+    return shorts.get(args.path, args.path)
+
+
 def eventlog(args):
     form = _formatter(args)
-    path = "guest.exec.eventlog" if args.path == "exec" else args.path
+    path = _path(args)
     try:
         payload = {"id": args.id, "keys": [path], "flags": 0}
         text = flux.Flux().rpc("job-info.lookup", payload).get()[path]
@@ -67,7 +73,7 @@ def wait_event(args):
     match, left = _matcher(args.match_context), args.count
     timeout = parse_fsd(args.timeout) if args.timeout else float("inf")
     try:
-        for event in _events(args.id, args.path, timeout):
+        for event in _events(args.id, _path(args), timeout):
             if event.name == args.event and match(event):
                 left -= 1
                 if left == 0:
@@ -98,7 +104,7 @@ def add_commands(parser):
             "--path",
             metavar="PATH",
             default="eventlog",
-            help="another log: exec, or its whole name",
+            help="another log: exec, output, or its whole name",
         )
         one.add_argument("id", metavar="JOBID", type=JobID)
     one.add_argument("-t", "--timeout", metavar="FSD", help="wait no longer")

@@ -121,12 +121,13 @@ class Row:
         self.ranks, self.nodelist = str(rset.ranks), str(rset.nodelist)
 
 
-def rows_of(state, rset, fields, requires):
-    """Split the resources of a state into rows that differ in the columns `fields`; `requires` has the properties of each queue."""
+def rows_of(state, rset, fields, requires, hidden):
+    """Split the resources of a state into rows that differ in the columns `fields`; `requires` has the properties of each queue,
+    `hidden` the properties that are left out, the names of queues."""
     by_property = "properties" in fields or "propertiesx" in fields
     by_queue = "queue" in fields and bool(requires)
     if not rset.ranks and by_queue:
-        return [Row(state, rset, queues=(name,)) for name in sorted(requires)]
+        return [Row(state, rset, queues=(name,)) for name in requires]
     if not rset.ranks or not (by_property or by_queue):
         return [Row(state, rset)]
     table = {name: IDset(ranks) for name, ranks in json.loads(rset.get_properties()).items()}
@@ -134,12 +135,12 @@ def rows_of(state, rset, fields, requires):
     for rank in rset.ranks:
         have = tuple(name for name, ranks in table.items() if rank in ranks)
         queues = tuple(name for name, needs in requires.items() if by_queue and needs <= set(have))
-        shown = have if "properties" in fields else tuple(n for n in have if n not in requires)
+        shown = have if "properties" in fields else tuple(n for n in have if n not in hidden)
         groups.setdefault((queues, shown if by_property else ()), []).append(rank)
     rows = []
     for (queues, properties), ranks in groups.items():
         part = rset.copy_ranks(IDset(",".join(map(str, ranks))))
-        rows.append(Row(state, part, properties, queues, requires))
+        rows.append(Row(state, part, properties, queues, hidden))
     return rows
 
 
@@ -163,7 +164,7 @@ def list_resources(args):
     rows = [
         row
         for state, rset in rsets.items()
-        for row in rows_of(state, rset, layout.fields, requires)
+        for row in rows_of(state, rset, layout.fields, requires, set(queues))
     ]
     if args.skip_empty or (args.include and not args.no_skip_empty):
         rows = [row for row in rows if row.nnodes]
@@ -223,8 +224,10 @@ def _print_lines(args, formats, subcommand, wanted, skip_empty):
     if not sys.stdout.isatty():
         layout = layout.copy(except_fields=["color_up", "color_off"])
     states = set(wanted.split(","))
-    for name in states - {*RANK_STATES, *ONLINE, "all", "drain"}:
-        raise CommandError(f"Invalid resource state {name} specified")
+    valid = (*RANK_STATES, *sorted(ONLINE), "all", "drain")
+    for name in states - {*valid}:
+        hint = f"flux-resource: INFO: valid states: {','.join(valid)}"
+        raise CommandError(f"Invalid resource state {name} specified\n{hint}")
     if states <= ONLINE:
         states.update(SHOWN_STATES)
     if "drain" in states:

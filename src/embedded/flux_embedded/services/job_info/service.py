@@ -8,8 +8,9 @@ lookup                   ``{id, keys, flags?}`` -> ``{id, KEY: value, ...}``; ke
                          directory. Flags: 1 R and jobspec as objects instead of text, 2 with the updates of
                          the eventlog applied. One key missing: ENOENT
 eventlog-watch (S)       ``{id, path, flags?}`` -> ``{event: line}`` for each event, past ones first. Flag 1:
-                         wait for the log to appear. ENODATA after its last event, when the job is inactive,
-                         or after eventlog-watch-cancel
+                         wait for the log to appear; one of execution (``guest.``) is waited for until the job
+                         starts. ENODATA after its last event, when the job is inactive, or after
+                         eventlog-watch-cancel
 eventlog-watch-cancel    ``{matchtag}``, no response: that stream of the sender ends with ENODATA
 =======================  ===================================================================================
 
@@ -97,7 +98,8 @@ class EventlogWatch:
         self._kvs = service.ctx.kvs
         path, where = msg.body["path"], jobid.kvs_dir(msg.body["id"])
         self._main = f"{where}.eventlog"
-        self._key = f"{where}.{'guest.exec.eventlog' if path == 'exec' else path}"
+        self._key = f"{where}.{path}"
+        self._is_guest = path.startswith("guest.")
         self._sent = 0
         self._over = False
         self._kvs.find(self._key)  # raises for an invalid path
@@ -118,10 +120,10 @@ class EventlogWatch:
         if self.msg.is_guest and not _may_see(self.msg, main):
             self.end(errno.EPERM)
             return
-        waitcreate = self.msg.body["flags"] & WAITCREATE
-        if text is None and not waitcreate:
-            self.end(errno.ENOENT)
-            return
+        if text is None and not self.msg.body["flags"] & WAITCREATE:
+            if not self._is_guest or _has(main, "start"):
+                self.end(errno.ENOENT)
+                return
         new, self._sent = (text or "")[self._sent :], len(text or "")
         for line in eventlog.split(new):
             self.service.respond(self.msg, {"event": line})
