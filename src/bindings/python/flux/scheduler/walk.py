@@ -332,10 +332,10 @@ class PromisedJobs(Protocol):
         """Whether an unpromised job may be promised a start; if not, no job behind it that could
         use the same ranks may be."""
 
-    def is_passed_over(self, job: PendingJob) -> bool:
-        """Whether an unpromised job, and those behind it that could use the same ranks, are neither
-        promised a start nor kept out by a rule until a promise is dropped: as many jobs ahead as
-        may have one have one."""
+    def is_passed_over(self, job: PendingJob, ranks: int) -> bool:
+        """Whether an unpromised job, and those behind it that could use the same ranks (a mask), are
+        neither promised a start nor kept out by a rule until a promise is dropped: as many jobs
+        ahead as may have one have one."""
 
     def is_kept_out(self, job: PendingJob) -> bool:
         """Whether a rule keeps a job from starting, so that no other waits for it."""
@@ -503,7 +503,7 @@ class Walk:
             sources += [
                 (jobs, ranks)
                 for ranks, jobs in backlog.by_ranks.items()
-                if not promises.is_passed_over(jobs.first)
+                if not promises.is_passed_over(jobs.first, ranks)
             ]
             if backlog.returning:
                 sources += [(group, group.ranks) for group in backlog.returning]

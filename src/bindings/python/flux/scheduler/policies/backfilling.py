@@ -337,15 +337,16 @@ class PromiseBook:
         """Note that the ranks that jobs could use have changed."""
         self._by_ranks = None
 
-    def count_before(self, job: PendingJob, ranks_of: Callable[[PendingJob], int]) -> int:
-        """Return the number of promised jobs ahead of `job` in the queue that could use some of the
-        same ranks.
+    def count_before(self, job: PendingJob, ranks: int, ranks_of: Callable[..., int]) -> int:
+        """Return the number of promised jobs ahead of `job` in the queue that could use some of its
+        ranks.
 
         The first call after a change looks at each promise, later ones at each different mask of
         ranks.
 
         Args:
-            ranks_of: returns the mask of ranks that a job could use
+            ranks (int): mask of the ranks that the job could use
+            ranks_of: returns that of a promised job
         """
         if not self.jobs:
             return 0
@@ -354,7 +355,7 @@ class PromiseBook:
             for other in self.jobs:
                 places = self._by_ranks.setdefault(ranks_of(other), [])
                 places.append((other.order, other.jobid))
-        ranks, found, place = ranks_of(job), 0, (job.order, job.jobid)
+        found, place = 0, (job.order, job.jobid)
         for mask in self._by_ranks:
             if mask & ranks:
                 found += bisect_left(self._by_ranks[mask], place)
@@ -440,15 +441,15 @@ class BackfillInOrder(Backfilling):
         limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
         if limit is None:
             return True
-        return self.promises.count_before(
-            job, turn_of
-        ) < limit and not self.backlog.is_behind_another(job, turn_of(job))
+        ranks = turn_of(job)
+        ahead = self.promises.count_before(job, ranks, turn_of)
+        return ahead < limit and not self.backlog.is_behind_another(job, ranks)
 
-    def is_passed_over(self, job: PendingJob) -> bool:
+    def is_passed_over(self, job: PendingJob, ranks: int) -> bool:
         limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
         if limit is None or self.policy.admission.engaged:
             return False
-        return self.promises.count_before(job, turn_of) >= limit
+        return self.promises.count_before(job, ranks, turn_of) >= limit
 
     def is_kept_out(self, job: PendingJob) -> bool:
         admission = self.policy.admission
