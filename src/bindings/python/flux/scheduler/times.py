@@ -16,12 +16,7 @@ import math
 import os
 import re
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-
-try:
-    from zoneinfo import ZoneInfo
-except ImportError:  # pragma: no cover - Python 3.9 has it, but it can be built without
-    ZoneInfo = None  # type: ignore[assignment,misc]
+from datetime import datetime, timedelta, tzinfo
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ms|s|m|h|d|w)?")
@@ -112,13 +107,16 @@ def local_zone_name() -> str:
     return "UTC"
 
 
-def zone_named(name: str) -> ZoneInfo:
+def zone_named(name: str) -> tzinfo:
     """Return the time zone of an IANA name such as ``Europe/Berlin``. Raises ValueError if there is
     no such zone, or this Python has no zone files at all."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"time zone {name!r} is invalid: expected a name such as Europe/Berlin")
-    if ZoneInfo is None:
-        raise ValueError(f"time zone {name!r}: this Python was built without the module zoneinfo")
+    try:  # imported here: it reads where Python's files are, and few schedulers need a zone
+        from zoneinfo import ZoneInfo
+    except ImportError:  # pragma: no cover - Python can be built without it
+        text = f"time zone {name!r}: this Python was built without the module zoneinfo"
+        raise ValueError(text) from None
     try:
         return ZoneInfo(name)
     except Exception:  # zoneinfo raises several types, including OSError and UnicodeError

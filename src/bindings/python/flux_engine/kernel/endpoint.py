@@ -17,8 +17,7 @@ class Endpoint:
     def __init__(self, kernel, name, userid=message.OWNER, rolemask=message.OWNER_ROLES):
         self.kernel = kernel
         self.name = name
-        digits = f"{next(kernel.serial):032x}"
-        self.uuid = "-".join([digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]])
+        self.uuid = f"00000000-0000-0000-0000-{next(kernel.serial):012x}"
         self.userid = userid
         self.rolemask = rolemask
         self.used = set()
