@@ -41,9 +41,14 @@ def test_the_first_directory_wins(flux):
 
 
 def test_a_script_runs_in_flux_own_python_with_its_modules(flux):
-    flux.command("first", "flux-hello.py", "import flux, sys\nprint(flux.__name__, sys.argv[1:])\n")
+    text = (
+        "import beside, flux, sys\nprint(flux.__name__, sys.argv[1:], beside.__name__)\nexit(3)\n"
+    )
+    flux.command("first", "flux-hello.py", text)
+    flux.command("first", "beside.py", "")
     flux.command("first", "flux-hello", "#!/bin/sh\necho the other\n")
-    assert flux("hello", "-x", FLUX_EXEC_PATH=["first"]).stdout == "flux ['-x']\n"
+    result = flux("hello", "-x", FLUX_EXEC_PATH=["first"])
+    assert (result.stdout, result.returncode) == ("flux ['-x'] beside\n", 3)
 
 
 def test_what_is_not_there_is_said(flux):

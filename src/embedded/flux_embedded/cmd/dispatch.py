@@ -12,6 +12,18 @@ from flux_engine.command.call import call, prepare_streams
 from flux_engine.command.errors import warn
 
 
+def _run_script(script, argv):
+    """Run a Python script in this process: another Python would take as long again to start."""
+    import runpy
+    import site
+
+    os.environ.update(environment())
+    site.main()
+    sys.path.insert(0, os.path.dirname(script))
+    sys.argv = [script, *argv]
+    runpy.run_path(script, run_name="__main__")
+
+
 def _external(name, argv):
     """Run a ``flux-NAME.py`` or ``flux-NAME``, searched in the directories and order of flux-core."""
     path = []
@@ -25,7 +37,8 @@ def _external(name, argv):
     for directory in path:
         script = f"{directory}/flux-{name}.py"
         if os.path.isfile(script) and os.access(script, os.X_OK):
-            os.execve(sys.executable, [sys.executable, script, *argv], environment())
+            _run_script(script, argv)
+            sys.exit()
         command = f"{directory}/flux-{name}"
         if os.path.isfile(command) and os.access(command, os.X_OK):
             os.execv(command, [command, *argv])
