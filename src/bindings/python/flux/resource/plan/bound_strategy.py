@@ -361,7 +361,6 @@ class BoundPromise(Promise):
     """A promise bound to ranks.
 
     Attributes:
-        shape, length: of its request
         number (int or None): the number of its use of ranks; None if it has no ranks, since it cannot be
             kept
         pinned (bool): whether it stays on its ranks
@@ -373,8 +372,6 @@ class BoundPromise(Promise):
         self.start = start
         self.end = end
         self.request = request
-        self.shape = request.shape
-        self.length = length_of(request)
         self.is_open = is_open
         self.number: int | None = None
         self.pinned = False
@@ -785,7 +782,7 @@ class BoundStrategy(Strategy):
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
-        can_start = self.fits_without(jobid, promise.request, now, now + promise.length)
+        can_start = self.fits_without(jobid, promise.request, now, now + length_of(promise.request))
         return now if can_start else promise.start
 
     def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
@@ -798,16 +795,14 @@ class BoundStrategy(Strategy):
             return 0, [], inf
         row = [self.promises[jobid] for jobid in jobids]
         # Of several areas, a use knows only its own.
-        numbers = [0 if one.number is None or one.shape.within else one.number for one in row]
+        numbers = [0 if one.request.shape.within else one.number or 0 for one in row]
         places: Sequence[int] = range(len(row))
         ranks = popcount(self._ranks.up)
         if ranks >= MANY_RANKS:
             places = [
                 place
                 for place, one in enumerate(row)
-                if self.counts.count(one.shape) >= one.shape.least_count
-                or one.start <= now
-                or one.number is None
+                if self.may_start(one.request) or one.start <= now or one.number is None
             ]
             numbers = [numbers[place] for place in places]
         most = max(1, min(LOOKS_IN_A_ROW, RANKS_PER_TURN // max(1, ranks)))

@@ -105,6 +105,8 @@ class CompiledMoves:
     def __init__(self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, Any]) -> None:
         self._promises, self._profiles = promises, profiles
         self._cdata = owned(lib.promises_create(), lib.promises_destroy)
+        #: timelines with promises in C, with these there
+        self._lines: dict[CompiledTimeline, Any] = {}
         # Whether C has all promises. It gets them when the first is to move: in most copies of a
         # plan none is.
         self._is_told = False
@@ -118,14 +120,13 @@ class CompiledMoves:
         """Number of searches of timelines, for complexity tests."""
         return int(lib.promises_searches(self._cdata))
 
-    def add_line(self, line: CompiledTimeline) -> Any:
-        return _made(lib.promises_add_line(self._cdata, line.cdata))
+    def drop_line(self, line: CompiledTimeline) -> None:
+        if line in self._lines:
+            lib.promises_drop_line(self._cdata, self._lines.pop(line))
 
-    def drop_line(self, entry: Any) -> None:
-        lib.promises_drop_line(self._cdata, entry)
-
-    def opened(self, entry: Any, start: float, end: float, count: int) -> None:
-        if lib.promises_opened(self._cdata, entry, start, end, count):
+    def opened(self, line: CompiledTimeline, start: float, end: float, count: int) -> None:
+        known = self._lines.get(line)
+        if known is not None and lib.promises_opened(self._cdata, known, start, end, count):
             raise MemoryError
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
@@ -162,10 +163,10 @@ class CompiledMoves:
         if not self._is_told:
             self._tell_all()
         cdata = self._cdata
-        profiles = self._profiles.values()
-        for profile in profiles:
-            overdrawn_here = overdrawn and profile.maybe_overdrawn
-            lib.promises_set_line(profile.entry, profile.kept, overdrawn_here)
+        for profile in self._profiles.values():
+            if profile.line in self._lines:
+                overdrawn_here = overdrawn and profile.maybe_overdrawn
+                lib.promises_set_line(self._lines[profile.line], profile.kept, overdrawn_here)
         jobids, length = ffi.from_buffer("int64_t[]", row), len(row)
         if len(self._places) < length:
             self._places = ffi.new("int64_t[]", length)
@@ -187,10 +188,13 @@ class CompiledMoves:
     def _tell(self, jobid: int, promise: CountedPromise) -> None:
         if promise.is_open:
             return
-        entry = self._profiles[promise.demand.kind].entry
+        line = self._profiles[promise.demand.kind].line
+        if line not in self._lines:
+            self._lines[line] = _made(lib.promises_add_line(self._cdata, line.cdata))
         promise.span = self._told[jobid] = ffi.new("double[2]", (promise.start, promise.end))
         count, length = promise.demand.count, length_of(promise.request)
-        if lib.promises_put(self._cdata, jobid, entry, count, promise.span, length):
+        put, known = lib.promises_put, self._lines[line]
+        if put(self._cdata, jobid, known, count, promise.span, length):
             raise MemoryError
 
 

@@ -58,7 +58,6 @@ class CountedProfile:
 
     Attributes:
         line (CountTimeline): free units over time.
-        entry: that of the line in the mover of promises.
         free (int): units free now, regardless of promises.
         promises (int): number of promises counted.
         open_units (dict): job id to the units of its open promise (``Plan.hold()``).
@@ -97,7 +96,6 @@ class CountedProfile:
                 self.jobs[jobid] = (end, count)
                 self.line.add(end, inf, count)
         self._moves = moves
-        self.entry = moves.add_line(self.line)
 
     def copy(self, moves: PromiseMoves) -> Self:
         """Return an independent copy, whose promises another object moves."""
@@ -109,7 +107,6 @@ class CountedProfile:
             jobs=self.jobs.copy(),
             _moves=moves,
         )
-        new.entry = moves.add_line(new.line)
         return new
 
     # -- running jobs -------------------------------------------------------
@@ -195,7 +192,7 @@ class CountedProfile:
             self.free += count
             if until > now:
                 line.add(now, until, count)
-                self._moves.opened(self.entry, now, until, count)
+                self._moves.opened(line, now, until, count)
         for end, jobid in come:
             self.maybe_overdrawn = True
             if not self.started(state, jobid, now, end):
@@ -357,7 +354,7 @@ class CountedStrategy(Strategy):
             if which.ranks & kind.ranks:
                 if other.promises or other.open_units:
                     return False
-                self._moves.drop_line(other.entry)
+                self._moves.drop_line(other.line)
                 del self._profiles[which]
                 self.found.clear()
         try:
@@ -428,7 +425,6 @@ class CountedStrategy(Strategy):
     def stale(self, now: float) -> list[int]:
         """Return the jobs whose promises can no longer be kept, in the order of promises."""
         lines: dict[UnitKind, CountTimeline] = {}
-        moves = self._new_moves()  # nothing moves: the lines are discarded
         stale = []
         for jobid, promise in jobs_last(self.promises):
             kind, count = promise.demand.kind, promise.demand.count
@@ -438,7 +434,7 @@ class CountedStrategy(Strategy):
                 continue
             line = lines.get(kind)
             if line is None:
-                line = lines[kind] = CountedProfile(self._pool, kind, now, moves).line
+                line = lines[kind] = CountedProfile(self._pool, kind, now, self._moves).line
             start = max(promise.start, now)
             if start >= promise.end or line.least(start, promise.end) < count:
                 stale.append(jobid)
@@ -545,7 +541,7 @@ class CountedStrategy(Strategy):
             start, end = max(promise.start, self._pool.clock()), promise.end
             if start < end:
                 profile.line.add(start, end, promise.demand.count)
-                self._moves.opened(profile.entry, start, end, promise.demand.count)
+                self._moves.opened(profile.line, start, end, promise.demand.count)
         return promise
 
     def restore(self, jobid: int, promise: Promise) -> None:

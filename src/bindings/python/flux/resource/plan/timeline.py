@@ -192,13 +192,10 @@ class PromiseMoves:
         self._promises = promises
         self._profiles = profiles
 
-    def add_line(self, line: Any) -> Any:
-        """Register a timeline for promises; return its entry."""
+    def drop_line(self, line: Any) -> None:
+        """Forget a timeline, which has no promises any more."""
 
-    def drop_line(self, entry: Any) -> None:
-        """Unregister a timeline that has no promises any more."""
-
-    def opened(self, entry: Any, start: float, end: float, count: int) -> None:
+    def opened(self, line: Any, start: float, end: float, count: int) -> None:
         """Note that units came free in a span of a timeline."""
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
