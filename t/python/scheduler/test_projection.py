@@ -11,7 +11,7 @@ import signal
 import time
 
 import pytest
-from peers import R, Rig, Simulation, jobspec, ruled, whole
+from peers import R, Rig, Simulation, jobspec, part_of, ruled, whole
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
@@ -371,3 +371,16 @@ def test_victims_that_the_job_manager_has_yet_to_tell_of(policy):
     rig.wait(5)  # it is being asked since a second after the request
     ((_, start),) = finish(rig.sched._projections.ask("estimates", jobid=2))["starts"]
     assert start == pytest.approx(rig.now + 5, abs=0.1)
+
+
+@pytest.mark.parametrize("reload", (False, True))
+def test_what_is_left_of_a_job_that_has_freed_a_part_is_expected_soon(reload):
+    rig = Rig(R(2, 4), Fifo)
+    rig.alloc(1, whole(2, 5000))
+    rig.wait(10)
+    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
+    if reload:
+        rig.will_be_found(1, free="0")
+        rig.unload()
+        rig.load(Fifo)
+    assert rig.answer("when", jobspec=whole(2, 10))["start"] == pytest.approx(rig.now, abs=2)

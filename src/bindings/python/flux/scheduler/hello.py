@@ -254,8 +254,10 @@ class Hello:
                     part.remove_ranks(ranks.difference(came_back))
                     yield jobid, part.to_dict(), False
 
-    def _note(self, job: dict[str, Any], R: dict[str, Any]) -> None:
-        self.jobs[job["id"]] = RunningJob.found(job, R)
+    def _note(self, job: dict[str, Any], R: dict[str, Any], ends: bool = False) -> None:
+        found = self.jobs[job["id"]] = RunningJob.found(job, R)
+        if ends or job.get("free"):
+            found.ending = self.now()
 
     def _hold_the_rest(self, job: dict[str, Any], held: ResourcePool) -> None:
         """Hold the resources of a job that is being ended, until its ``sched.free``.
@@ -280,7 +282,7 @@ class Hello:
             # Held by another job, or already entered by the hello override: nothing can be done.
             self.errors.log.debug(f"hello: {name_of(jobid)}: {exc}")
             return
-        self._note(job, held.to_dict())
+        self._note(job, held.to_dict(), ends=True)
         if lost is not None:
             self.lost[jobid] = lost
 

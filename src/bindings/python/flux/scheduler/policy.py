@@ -607,8 +607,10 @@ class PolicyScheduler(Scheduler):
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:
         super()._release(jobid, R, final)
-        job = self.running.pop(jobid, None) if final else None
-        if job is not None:
+        job = self.running.pop(jobid, None) if final else self.running.get(jobid)
+        if job is not None and not final:
+            job.ending = self.now()  # it has ended, and is being cleaned up
+        elif job is not None:
             if self.odds.depth and not self._is_projection:
                 self.odds.ended(job)
             self._run_times.job_ended(job)

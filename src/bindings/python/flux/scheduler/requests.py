@@ -422,8 +422,8 @@ class RunningJob:
         limit (float): time limit of its request in seconds; infinite without a limit
         start (float): its start, seconds since the epoch
         end (float): its latest end, seconds since the epoch; infinite: unknown
-        ending (float): expected time of its final free if it was ended for another job, seconds
-            since the epoch; else None
+        ending (float): expected time of its final free, seconds since the epoch, if it was ended
+            for another job, or has freed a part of its resources; else None
         predicted (float): run time expected at its start, in seconds, or None
         attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. In
             `AdmissionRule.hello`: all, with updates applied, if a rule needs them; otherwise, or if
