@@ -241,6 +241,16 @@ def test_reservations_that_cannot_be_had_together_are_told(module):
     }  # fmt: skip
 
 
+def test_two_reservations_one_after_the_other_leave_room_for_a_third():
+    rig = make("sched-backfill")
+    rig.reserve("one", 100, 100, nodes=5)
+    rig.reserve("two", 250, 100, nodes=5)
+    assert rig.reserve("three", 100, 300, nodes=3)["warnings"] == []
+    assert rig.reserve("four", 100, 300, nodes=1)["warnings"] == [
+        "not enough nodes for it beside reservation one, three"
+    ]
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_what_another_has_for_some_of_the_time_is_kept_for_the_rest(module):
     rig = make(module, nodes=3)

@@ -258,18 +258,24 @@ class ReservationAnswers(ReservationPart):
         window = reservation.window_at(self._host.now())
         if window is None:
             return []
-        room = self._selector.ranks_up(reservation)
-        names, wanted = [], self._selector.nodes(reservation)
-        for one in others:
-            other = one.window_at(window.start)
-            if one.name == reservation.name or other is None:
-                continue
-            theirs = self._selector.ranks_up(one)
-            if other.start < window.end and theirs & room:
-                names.append(one.name)
-                wanted += self._selector.nodes(one)
-                room |= theirs
-        return names if wanted > popcount(room) else []
+        beside = [
+            (one, other, self._selector.ranks_up(one))
+            for one in others
+            for other in (one.window_at(window.start),)
+            if one.name != reservation.name and other is not None and other.start < window.end
+        ]
+        # The most are active when one of them begins.
+        for time in sorted({max(window.start, other.start) for _, other, _ in beside}):
+            names, wanted = [], self._selector.nodes(reservation)
+            room = self._selector.ranks_up(reservation)
+            for one, other, theirs in beside:
+                if other.start <= time < other.end and theirs & room:
+                    names.append(one.name)
+                    wanted += self._selector.nodes(one)
+                    room |= theirs
+            if names and wanted > popcount(room):
+                return names
+        return []
 
 
 def _group(reservation: Reservation) -> str:
