@@ -241,6 +241,16 @@ def test_reservations_that_cannot_be_had_together_are_told(module):
     }  # fmt: skip
 
 
+def test_a_node_that_jobs_share_is_in_use_until_the_last_ends():
+    rig = make("sched-backfill", nodes=2)
+    for jobid, (limit, rank) in enumerate(((300, "0"), (400, "0"), (500, "1"), (600, "1")), 1):
+        rig.alloc(jobid, jobspec(1, cores=2, duration=limit, constraints={"ranks": [rank]}))
+    for nodes, ids in ((1, [1, 2]), (2, [1, 2, 3, 4])):
+        answer = rig.reserve("one", 100, 100, nodes=nodes)
+        assert [one["id"] for one in answer["conflicts"]] == ids
+        rig.ask("sched.unreserve", {"name": "one"})
+
+
 def test_two_reservations_one_after_the_other_leave_room_for_a_third():
     rig = make("sched-backfill")
     rig.reserve("one", 100, 100, nodes=5)

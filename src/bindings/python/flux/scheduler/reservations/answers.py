@@ -236,19 +236,21 @@ class ReservationAnswers(ReservationPart):
         """Return the running jobs that keep `nodes` of `room` (None: all) from being free at
         `start`."""
         busy: list[tuple[float, int, int]] = []
-        taken = 0
         for jobid, end in self._host.admission.ends():
             ranks = self._host.resources.held_ranks(jobid) & room
             if ranks and (not end or end > start):
                 busy.append((end or math.inf, jobid, ranks))
-                taken |= ranks
+        taken, given_back = 0, []  # jobs may share a node, which is free when the last ends
+        for end, jobid, ranks in sorted(busy, reverse=True):
+            given_back.append((end, jobid, ranks, popcount(ranks & ~taken)))
+            taken |= ranks
         lacking = popcount(room) if nodes is None else nodes - popcount(room & ~taken)
         found = []
-        for end, jobid, ranks in sorted(busy):
+        for end, jobid, ranks, free in reversed(given_back):
             if lacking <= 0:
                 break
             if nodes is not None:
-                lacking -= popcount(ranks)
+                lacking -= free
             entry = {"id": jobid, "name": name_of(jobid), "nodes": popcount(ranks)}
             found.append({**entry, "end": None if end == math.inf else end})
         return found
