@@ -72,7 +72,7 @@ def test_submission_forms(h):
     ids.append(flux.job.submit_get_id(future))
     for id in ids:
         assert flux.job.result(h, id).result == "COMPLETED"
-    assert failure(lambda: flux.job.submit(h, "no json"))[0] == errno.EPERM
+    assert failure(lambda: flux.job.submit(h, "no json"))[0] == errno.EINVAL
     assert failure(lambda: flux.job.submit(h, None))[0] == errno.EINVAL
     with pytest.raises(TypeError):
         flux.job.submit(h, spec.jobspec)
@@ -99,12 +99,12 @@ def test_wait_for_an_event_and_cancel(h):
 
 
 def test_unknown_jobs(h):
-    for call in (
-        flux.job.cancel,
-        flux.job.kill,
-        lambda h, id: flux.job.job_raise_async(h, id, "x").get(),
+    for call, number in (
+        (flux.job.cancel, errno.ENOENT),
+        (flux.job.kill, errno.EINVAL),
+        (lambda h, id: flux.job.job_raise_async(h, id, "x").get(), errno.ENOENT),
     ):
-        assert failure(lambda call=call: call(h, 1234)) == (errno.ENOENT, "unknown job id")
+        assert failure(lambda call=call: call(h, 1234)) == (number, "unknown job id")
     assert flux.job.get_job(h, 1234) is None
     assert failure(lambda: list(flux.job.event_watch(h, 1234)))[0] == errno.ENOENT
     with pytest.raises(ValueError):

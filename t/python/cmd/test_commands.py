@@ -176,6 +176,18 @@ $ flux jobs --stats | sed 's/[1-9][0-9]*/N/g' | head -2 | cut -c 1-39; flux jobs
        JOBID USER     NAME       ST NTA
 $ flux jobs -u root -an | wc -l >a; flux jobs -an | wc -l | cmp a; flux jobs -a -u 12345 -n; flux jobs -a --name=false -c 1 -no '{name}'
 false
+$ flux jobs -a -i 0 -c 1 -no '{ranks}'; flux jobs -a -i $(hostname) -n --sort=-id -o '{id}' | tail -1 >a; flux jobs -ani 0-3 --sort=id -o '{id}' | head -1 | cmp a
+0
+$ flux jobs --since=-1h -n | wc -l >a; flux jobs -an | wc -l | cmp a; flux jobs -f failed --since=+1h
+1! flux-jobs: ERROR: --since=+1h appears to be in the future
+$ for format in long deps endreason; do flux jobs -o $format | head -1; done
+       JOBID USER     NAME          STATUS NTASKS NNODES     T_SUBMIT  T_REMAINING     TIME INFO
+       JOBID NAME       URG PRI          STATE    DEPENDENCIES
+       JOBID USER     NAME       ST   T_INACTIVE INACTIVE-REASON
+$ flux jobs --sort=nosuch
+1! flux-jobs: ERROR: Invalid sort key: nosuch
+$ flux jobs -i 'x['
+1! ...
 $ flux jobs -u no-such-user
 1! flux-jobs: ERROR: Invalid user no-such-user specified
 $ flux jobs --filter=nosuch

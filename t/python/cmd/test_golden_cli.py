@@ -34,7 +34,7 @@ GONE = re.compile(
     r"|flux job (kill|memo|stats|timeleft|list(?!-ids))|flux job (wait-event )?\$F|wait-event \$F"
     r"|flux resource reload"
     r"|--(parse|clear|json|name|quiet|time-format|dry-run|severity)|stats -R|dmesg -H|update -[nv]"
-    r"|endreason|broker.quorum|tbon.topo|jobtap list -a"
+    r"|broker.quorum|tbon.topo|jobtap list -a"
 )
 
 #: Command lines of which the embedded instance makes something else, and why; " #N" is the Nth of its kind.

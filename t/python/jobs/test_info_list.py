@@ -213,6 +213,10 @@ def test_selected_attributes(five):
         ({"states": ["S", "r"]}, "high low running"),
         ({"results": ["cd"]}, "done"),
         ({"userid": []}, ""),
+        ({"ranks": ["9", "0-1"]}, "running failed done"),
+        ({"ranks": ["9"]}, ""),
+        ({"hostlist": ["x", "n[0-1]"]}, "running failed done"),
+        ({"hostlist": ["x[0-3]"]}, ""),
         ({}, "high low running failed done"),
         ({"or": []}, "high low running failed done"),
     ],
@@ -224,7 +228,7 @@ def test_constraints(five, constraint, expected):
 @pytest.mark.parametrize(
     "constraint",
     [
-        3, {"states": "x"}, {"states": ["x"]}, {"states": [1.5]}, {"nosuch": []}, {"userid": ["x"]}, {"name": [3]},
+        3, {"states": "x"}, {"states": ["x"]}, {"states": [1.5]}, {"nosuch": []}, {"userid": ["x"]}, {"name": [3]}, {"ranks": ["x"]}, {"ranks": [3]}, {"hostlist": ["x["]},
         {"and": [3]},
         {"states": ["inactive"], "results": ["completed"]}, None,
     ],

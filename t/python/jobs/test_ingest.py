@@ -101,8 +101,9 @@ def test_missing_key(inst, key):
 
 
 def test_not_json(inst):
-    with pytest.raises(OSError, match="jobspec: invalid JSON"):
+    with pytest.raises(OSError, match="jobspec: invalid JSON") as info:
         inst.submit("junk")
+    assert info.value.errno == errno.EINVAL
 
 
 def test_empty_resources_pass(inst):

@@ -4,31 +4,73 @@
 import json
 
 import flux
+from flux.hostlist import Hostlist
+from flux.idset import IDset
 from flux.job import JobID, JobInfoFormat, JobList, job_fields_to_attrs
 from flux.job.stats import JobStats
+from flux.util import parse_datetime
 from flux_embedded.cmd.lib.tables import Formats, words
 from flux_engine.command.errors import CommandError, warn
 from flux_engine.command.options import Parser
 
+_QUEUE = "{id.f58:>12} ?:{queue:<8.8} "
+_JOB = _QUEUE + "+:{username:<8} {name:<10.10+} "
+_END = "{contextual_time!F:>8h} {contextual_info}"
 FORMATS = {
     "default": (
         "Default flux-jobs format string",
-        "{id.f58:>12} ?:{queue:<8.8} +:{username:<8} {name:<10.10+} {status_abbrev:>2.2} "
-        "{ntasks:>6} {nnodes:>6h} {contextual_time!F:>8h} {contextual_info}",
+        _JOB + "{status_abbrev:>2.2} {ntasks:>6} {nnodes:>6h} " + _END,
+    ),
+    "long": (
+        "Extended flux-jobs format string",
+        _JOB + "{status:>9.9} {ntasks:>6} {nnodes:>6h} {t_submit!d:%b%d %R::>12} "
+        "{t_remaining!F:>12h} " + _END,
+    ),
+    "deps": (
+        "Show job urgency, priority, and dependencies",
+        _QUEUE + "{name:<10.10+} {urgency:<3} {priority:<12} {state:<8.8} {dependencies}",
+    ),
+    "endreason": (
+        "Show why each job ended",
+        _JOB + "{status_abbrev:>2.2} {t_inactive!d:%b%d %R::>12h} {inactive_reason}",
     ),
 }
 
 
+def _since(args):
+    """The time of --since, in seconds since the epoch, or 0."""
+    if not args.since:
+        return 0.0
+    try:
+        since = parse_datetime(args.since).timestamp()
+    except ValueError:
+        since = float(args.since)
+    if since > parse_datetime("now").timestamp():
+        raise CommandError(f"--since={args.since} appears to be in the future")
+    return since
+
+
+def _constraint(include):
+    """The constraint of --include: jobs on these ranks or hosts."""
+    try:
+        return {"ranks": [IDset(include).encode()]} if include else None
+    except ValueError:
+        return {"hostlist": [Hostlist(include).encode()]}
+
+
 def _fetch(handle, args, fields):
     """The jobs that the options select, and whether there are more."""
-    filters = words(args.filter) or ["pending", "running"] + (["inactive"] if args.a else [])
+    every = args.a or args.since
+    filters = words(args.filter) or ["pending", "running"] + (["inactive"] if every else [])
     count = 1000 if args.count is None else args.count
     found = JobList(
         handle,
         ids=args.jobids,
         attrs={"all"} if args.json else job_fields_to_attrs(fields),
         filters=filters,
-        user="all" if args.A else args.user,
+        user="all" if args.A or (args.include and not args.user) else args.user,
+        since=_since(args),
+        constraint=_constraint(args.include),
         name=args.name,
         max_entries=count + 1 if count > 0 else count,
         queue=words(args.queue),
@@ -62,6 +104,9 @@ def main(argv):
     parser.add_argument(
         "-f", "--filter", metavar="STATE|RESULT,...", action="append", help="these only"
     )
+    parser.add_argument("--since", metavar="WHEN", help="and jobs that have ended since then")
+    parser.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="jobs on these only")
+    parser.add_argument("--sort", metavar="KEY,...", help="the order of lines; -KEY: descending")
     parser.add_queues()
     parser.add_table()
     parser.flag("--json", text="print all that is known of them, as JSON")
@@ -74,6 +119,8 @@ def main(argv):
         layout = JobInfoFormat(text)
     except ValueError as exc:
         raise CommandError(f"Error in user format: {exc}") from None
+    if args.sort:
+        layout.set_sort_keys(args.sort)
     handle = flux.Flux()
     if args.stats or args.stats_only:
         status = _stats(handle)

@@ -42,7 +42,7 @@ def _slice(text):
 
 
 def last(args):
-    jobs = flux.job.job_list(flux.Flux(), 0, ["id"]).get_jobs()
+    jobs = flux.job.job_list(flux.Flux(), 0, []).get_jobs()
     ids = sorted((job["id"] for job in jobs), reverse=True)[_slice(args.part)]
     if not ids:
         raise CommandError("job history is empty")

@@ -33,7 +33,7 @@ from flux_engine.formats.states import (
     URGENCY_MAX,
     URGENCY_MIN,
 )
-from flux_engine.kernel.service import Service, request
+from flux_engine.kernel.service import Service, refusing, request
 
 KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
 FORM = {"jobspec": (dict, str), "urgency?": int, "flags?": int}
@@ -129,8 +129,9 @@ class JobIngest(Service):
         given, flags = msg.body["jobspec"], msg.body.get("flags", 0)
         urgency = msg.body.get("urgency", URGENCY_DEFAULT)
         _check(msg.is_guest, urgency, flags)
-        try:
+        with refusing():
             jobspec = spec.decode(given) if isinstance(given, str) else given
+        try:
             if self._validate and not flags & FLAG_NOVALIDATE:
                 validate(jobspec)
         except ValueError as exc:

@@ -4,7 +4,7 @@
 import errno
 
 from flux_embedded.services.job_list.attributes import name_of
-from flux_engine.formats import states
+from flux_engine.formats import hostlist, idset, rset, states
 from flux_engine.formats.form import check
 from flux_engine.formats.quote import quote
 from flux_engine.kernel.message import ANY_USER
@@ -66,6 +66,17 @@ def _queue(values, parents):
     return lambda job: job.queue_name in wanted
 
 
+def _held(name, read, of_R):
+    """A test of what a job holds: `read` makes a list of an item of the constraint, `of_R` of the job's R."""
+
+    def compiled(values):
+        check(values, [str], name)
+        wanted = {one for text in values for one in read(text)}
+        return lambda job: job.R is not None and not wanted.isdisjoint(of_R(job.R))
+
+    return compiled
+
+
 def _mask_of(values, names):
     """The bits of states or results, each of which is a number or a name."""
     mask = 0
@@ -92,4 +103,6 @@ _LEAVES = {
     "name": _name,
     "states": _states,
     "results": _results,
+    "ranks": _held("ranks", idset.ids, rset.ranks),
+    "hostlist": _held("hostlist", hostlist.decode, rset.hosts),
 }

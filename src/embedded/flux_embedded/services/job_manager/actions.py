@@ -59,10 +59,11 @@ class Actions(Part):
 
     @request("kill", guest=True, form={"id": int, "signum": int})
     def kill(self, msg):
-        job, signum = self.find(msg.body["id"]), msg.body["signum"]
-        permit(msg, job.userid, "can only send signals to")
+        signum = msg.body["signum"]
         if signum not in signal.valid_signals():
-            raise OSError(errno.EINVAL, "invalid signal number")
+            raise OSError(errno.EINVAL, "Invalid signal number")
+        job = self.find(msg.body["id"], errno.EINVAL, (errno.EINVAL, "unknown job id"))
+        permit(msg, job.userid, "can only send signals to")
         if job.state != RUN:
             raise OSError(errno.EINVAL, "job is not running")
         self.service.execution.kill(job, signum)
