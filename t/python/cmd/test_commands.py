@@ -219,7 +219,7 @@ NNODES RANKS ACTIVE_RANKS #ACTIVE NODELIST
 1 0 0 1 vm
 $ flux housekeeping kill --all; flux cancel --all -q; flux config load </dev/null; flux jobs -no '{id}'
 # the rest
-$ LC_ALL=C flux job id --to=f58 1234567890; FLUX_F58_FORCE_ASCII=1 flux job id --to=f58 1234567890
+$ LC_ALL=C flux job id --to=f58 1234567890; FLUX_F58_FORCE_ASCII= flux job id --to=f58 1234567890
 f2t6V2H
 f2t6V2H
 $ flux jobs | true; flux resource list | head -1 | wc -l

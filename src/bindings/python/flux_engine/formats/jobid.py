@@ -38,7 +38,7 @@ def f58(value):
 
 def ascii_only():
     """True when job ids are to be written without the letter ƒ."""
-    if os.environ.get("FLUX_F58_FORCE_ASCII"):
+    if "FLUX_F58_FORCE_ASCII" in os.environ:
         return True
     return locale.nl_langinfo(locale.CODESET) != "UTF-8"
 
