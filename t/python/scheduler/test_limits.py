@@ -279,6 +279,20 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
     assert rig.shown(2)["t_estimate_kind"] == kind
 
 
+@pytest.mark.parametrize("most, then", [(2, 200), (5, 100)])
+def test_a_start_that_a_soft_limit_may_delay_is_planned(most, then):
+    limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": most}, "soft": True}}
+    rig = load(Backfill, ("promise=4",), limits)
+    rig.alloc(1, nodes(4), userid=8)
+    rig.settle()
+    rig.alloc(2, nodes(3), userid=7)
+    rig.wait(3)
+    assert rig.estimate(2) == (100, "planned")
+    rig.alloc(3, nodes(4), userid=9)
+    rig.wait(3)
+    assert rig.estimate(2) == (then, "planned")
+
+
 # -- reservations, reload --------------------------------------------------------------------------
 
 

@@ -241,6 +241,24 @@ def test_reservations_that_cannot_be_had_together_are_told(module):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "keys, start, kind",
+    [
+        ({"at_end": "run", "users": [7]}, 200, "planned"),
+        ({"at_end": "cancel", "users": [7]}, 200, "promised"),
+        ({"at_end": "run", "users": [7], "hosts": "n1"}, 100, "promised"),
+        ({"at_end": "cancel"}, 200, "promised"),
+    ],
+)
+def test_a_start_that_a_job_running_on_after_its_window_may_delay_is_planned(keys, start, kind):
+    rig = make("sched-backfill", nodes=2)
+    rig.alloc(1, whole(1, 100, constraints={"ranks": ["0"]}))
+    rig.reserve("class", 50, 150, **{"hosts": "n0", **keys})
+    rig.alloc(2, whole(1, 500, constraints={"ranks": ["0"]}))
+    rig.wait(2)
+    assert rig.estimate(2) == (start, kind)
+
+
 def test_a_node_that_jobs_share_is_in_use_until_the_last_ends():
     rig = make("sched-backfill", nodes=2)
     for jobid, (limit, rank) in enumerate(((300, "0"), (400, "0"), (500, "1"), (600, "1")), 1):

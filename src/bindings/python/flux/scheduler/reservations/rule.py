@@ -346,6 +346,17 @@ class ReservationRule(GivingRule):
             return None  # it is placed inside the active window only
         return self.active.allocate(entry, job, plan)
 
+    def keeps_promise(self, job: PendingJob) -> bool:
+        """Whether no job of a group can delay a promised start by running on after its window."""
+        plan, ranks = self.host.planning.plan, self.host.facts.ranks_of(job.resource_request)
+        start = plan.start_of(job.jobid) if plan is not None and plan.has(job.jobid) else inf
+        return not any(
+            entry.window.end <= start and self._selector.ranks(reservation) & ranks
+            for entry in self.entries.values()
+            for reservation in (entry.reservation,)
+            if entry.window and reservation.at_end == "run" and not reservation.for_nobody
+        )
+
     def why(self, job: PendingJob) -> str | None:
         return self._fits_no_gap(job) or self.answers.blame(job)[0]
 

@@ -344,7 +344,8 @@ class LimitRule(ScopedRule):
             if job.jobid not in use.certain:
                 use.certain[job.jobid] = job
                 use.count_claims()
-        return True
+        # Later jobs may take it over a soft limit, and then go ahead of it.
+        return len(uses) == len(self.counted_in(job))
 
     def waits_no_more(self, jobid: int, known: Counted) -> None:
         for use in known.uses:
