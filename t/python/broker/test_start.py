@@ -125,6 +125,16 @@ def test_failing_rc1(flux):
     assert lines[-1].startswith("broker.err[0]: rc1.0: flux modprobe rc1 Exited (rc=1)")
 
 
+def test_options_of_the_broker(flux):
+    show = "flux getattr log-stderr-level; flux getattr broker.rc3_path; echo"
+    given = ["-o", "-Slog-stderr-level=7,-Sbroker.rc3_path=true", "-o,-Slog-stderr-level=6"]
+    assert flux.start(MINIMAL, *given, show)[:2] == (0, "6\ntrue\n\n")
+    # An option of the command is the command's.
+    assert flux.start(MINIMAL, "echo", "-o", "-S")[:2] == (0, "-o -S\n")
+    code, _, stderr = flux.start("-o", "word", "true")
+    assert code == 1 and "--broker-opts: unknown option 'word'" in stderr
+
+
 def test_rc_scripts_run_around_the_command(flux, tmp_path):
     script = "echo {0} $FLUX_URI >>order"
     options = [f"-Sbroker.rc{n}_path={script.format(f'rc{n}')}" for n in (1, 3)]

@@ -29,6 +29,13 @@ def make_parser():
         help="a key of it (VAL is TOML, or text), or a file",
     )
     parser.add_argument("-S", "--setattr", metavar="ATTR=VAL", **several, help="a broker attribute")
+    parser.add_argument(
+        "-o",
+        "--broker-opts",
+        metavar="OPTS",
+        **several,
+        help="options of the broker, separated by commas: -SATTR=VAL, -cPATH",
+    )
     parser.add_argument("-s", "--test-size", metavar="N", type=int, help="play N broker ranks")
     parser.add_argument("--test-hosts", metavar="HOSTLIST", help="names of their hosts")
     parser.flag("--virtual-time", text="run on the virtual clock: jobs are simulated")
@@ -38,9 +45,29 @@ def make_parser():
     return parser
 
 
+def _joined(argv):
+    """The arguments with ``-o`` and its value in one: argparse takes no value apart that begins with a hyphen."""
+    done, rest = [], list(argv)
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        word = rest.pop(0)
+        if word in ("-o", "--broker-opts") and rest:
+            word = f"--broker-opts={rest.pop(0)}"
+        done.append(word)
+        if word in ("-c", "--config-path", "--conf", "-S", "--setattr", "-s", "--test-size"):
+            done += rest[:1]
+            del rest[:1]
+    return done + rest
+
+
 def parse(argv):
     """The options, with ``size``, ``hosts``, ``config``, ``attrs`` (AttrTable), ``parent`` and ``job_R`` made of them."""
-    options = make_parser().parse_args(argv)
+    options = make_parser().parse_args(_joined(argv))
+    for text in options.broker_opts:
+        broker = make_parser().parse_args([word for word in text.split(",") if word])
+        if broker.command:
+            raise CommandError(f"--broker-opts: unknown option '{broker.command[0]}'")
+        options.setattr = options.setattr + broker.setattr
+        options.config_path = options.config_path + broker.config_path
     if options.command[:1] == ["--"]:
         del options.command[0]
     options.size = 1 if options.test_size is None else options.test_size
