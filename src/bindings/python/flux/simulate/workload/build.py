@@ -18,7 +18,7 @@ from flux.simulate.workload import lublin
 from flux.simulate.workload.columns import moment
 from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import reader
-from flux.simulate.workload.record import Notes, OptionError, Record, Source, check_count
+from flux.simulate.workload.record import REQUEST, Notes, OptionError, Record, Source, check_count
 from flux.simulate.workload.text import counted, is_number
 from flux_engine.resource.inventory import Inventory
 from flux_engine.resource.state import targets
@@ -275,7 +275,7 @@ def _compare_with_starts(records, machine, unit, notes):
     events = []
     for record in records:
         if record.wait is not None and record.run:
-            size = _shape(record, machine, unit)[1]
+            size = _shape(record[REQUEST], machine, unit)[1]
             start = record.submit + record.wait
             events += [(start, size), (start + record.run, -size)]
     most = max(itertools.accumulate(change for _, change in sorted(events)), default=0)
@@ -354,18 +354,14 @@ def _assemble(records, machine, unit, options, notes, name):
         notes.fact(f"times between submissions are multiplied by {scale:g}")
     usable = _usable(machine, options, notes)
     total = usable.units(unit)
-    shapes, jobs, after, larger = {}, [], {}, 0
+    jobs, after, larger = [], {}, 0
     # Each record is dropped when its job is built: memory would not hold a million of both.
     records.reverse()
-    while records:
+    for _ in range(len(records)):
         record = records.pop()
         if record.after:
             after[record.id] = record.after
-        key = (record.nodes, record.cores, record.gpus)
-        known = shapes.get(key)
-        if known is None:
-            known = shapes[key] = _shape(record, machine, unit)
-        shape, size = known
+        shape, size = _shape(record[REQUEST], machine, unit)
         limit = _same(limit_of(record, rng))
         if limit and record.run > limit:
             notes.count("jobs ran longer than their limit: they end at it")
@@ -379,7 +375,7 @@ def _assemble(records, machine, unit, options, notes, name):
         submit = (record.submit - epoch) * scale
         if shake:
             submit += rng.uniform(0, shake)
-        submit = round(submit, 6)
+        submit = round(submit, 6) if submit % 1 else submit  # round() of whole seconds takes long
         extra = record.extra
         if extra is not None and "memory" in extra:
             extra = _memory(extra, shape, options)
@@ -517,23 +513,25 @@ def _memory(extra, shape, options):
     return extra or None
 
 
-def _shape(record, machine, unit):
-    """Return the request of a job, and its size in units."""
+@functools.lru_cache(4096)
+def _shape(request, machine, unit):
+    """Return the shape of a job's request, (nodes, cores, GPUs), and its size in units."""
+    nodes, cores, gpus = request
     per_node = machine.cores_per_node
     if unit == "node":
-        nodes = record.nodes or math.ceil(record.cores / per_node)
-        if per_node == 1 and not record.gpus:
+        nodes = nodes or math.ceil(cores / per_node)
+        if per_node == 1 and not gpus:
             return Shape(nodes, 1), nodes
-        gpus = min(-(-record.gpus // nodes), 1 << 20)
+        gpus = min(-(-gpus // nodes), 1 << 20)
         return Shape(nodes, 1, per_node if machine.is_uniform else 1, gpus, True), nodes
-    cores = record.cores or record.nodes * per_node
-    if record.nodes and per_node > 1:
-        each = -(-cores // record.nodes)
-        return Shape(record.nodes, 1, each, -(-record.gpus // record.nodes)), each * record.nodes
-    if record.gpus:
-        slots = min(record.gpus, cores)
+    cores = cores or nodes * per_node
+    if nodes and per_node > 1:
+        each = -(-cores // nodes)
+        return Shape(nodes, 1, each, -(-gpus // nodes)), each * nodes
+    if gpus:
+        slots = min(gpus, cores)
         each = -(-cores // slots)
-        return Shape(0, slots, each, -(-record.gpus // slots)), each * slots
+        return Shape(0, slots, each, -(-gpus // slots)), each * slots
     if per_node == 1:
         return Shape(cores, 1), cores
     return Shape(0, cores), cores

@@ -57,6 +57,9 @@ class Record(NamedTuple):
     status: int = -1
 
 
+#: Place of nodes, cores and gpus in a `Record`.
+REQUEST = slice(4, 7)
+
 #: Beginnings of counted events, and those for one.
 _SINGULAR = (
     ("jobs have", "job has"), ("jobs were", "job was"), ("jobs come", "job comes"), ("jobs ask", "job asks"),
