@@ -42,7 +42,7 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
-from flux.resource.request import Remembered, make_room
+from flux.resource.request import Remembered
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler import hello, host, messages
@@ -427,7 +427,6 @@ class Scheduler(BrokerModule):
 
     def _request_schedule(self) -> None:
         """Request a pass after an event: calls `start_schedule` if there is work."""
-        make_room()
         self._passes.request()
 
     #: Whether a pass is to begin; an override of `start_schedule` may set it for its own use.

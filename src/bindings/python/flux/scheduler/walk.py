@@ -144,7 +144,7 @@ class OrderedJobs:
             at = self._block(entry[:2])
             block = self.blocks[at]
             insort(block, entry)
-        if self.count <= JOBS_PER_BLOCK or len(block) <= JOBS_PER_BLOCK:
+        if len(block) <= JOBS_PER_BLOCK:
             return at
         self._divide(at % len(self.blocks))
         return None
@@ -375,14 +375,6 @@ class Walk:
         is_dropped (bool): whether a promise was dropped: jobs may be promised a start that could not
     """
 
-    is_over = is_dropped = False
-    # places behind the last job, and the last promised one, examined in their turn
-    _place: Place = None
-    _promised: Place = None
-    # Groups with room when the walk began, or all to be looked at; None: not determined.
-    _groups: list[JobGroup] | None = None
-    _number = 0  # of the last source
-
     def __init__(
         self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, every: bool
     ) -> None:
@@ -391,6 +383,13 @@ class Walk:
         #: whether resources were freed since the last walk; otherwise only newcomers are examined
         self.freed = freed
         self.every = every  # whether to examine jobs without room
+        self.is_over = self.is_dropped = False
+        # places behind the last job, and the last promised one, examined in their turn
+        self._place: Place = None
+        self._promised: Place = None
+        # Groups with room when the walk began, or all to be looked at; None: not determined.
+        self._groups: list[JobGroup] | None = None
+        self._number = 0  # of the last source
         # Heap of the sources of jobs, each with the place of its first possible job, with that job,
         # and with the mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job
         # is examined while one of its jobs may be promised a start; None: another source.
@@ -421,14 +420,12 @@ class Walk:
                 self.freed = self._is_stale = True
             if self._is_stale or self.is_dropped:
                 yield from self._find_sources()
-            job = self._next()
+            job = self._next() if self._sources or backlog.fresh else None
             if job is None:
                 break
             if self._place is None or (job.order, job.jobid) >= self._place:
                 self._place = job.order, job.jobid + 1
-            if job.request.finalized:
-                continue
-            if not job.queued:
+            if not (job.queued or job.request.finalized):
                 backlog.come_back(job)  # a rule lets it in
             if job.queued and not job.request.finalized:
                 if not job.examined:

@@ -95,7 +95,9 @@ class Task(Listener):
                 0, lambda: self.kernel.call_soon(lambda: self.post(lambda: stopped.append(0)))
             )
         try:
-            while not stopped:
+            while True:  # not "while not stopped": Python 3.11 does not optimize a loop that jumps back on a condition
+                if stopped:
+                    break
                 if inbox:
                     self.dispatch(inbox.popleft())
                     if flags & REACTOR_ONCE:

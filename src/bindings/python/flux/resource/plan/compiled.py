@@ -146,18 +146,17 @@ class CompiledMoves:
         return ffi.unpack(jobids, count) if count else [], self._first[0]
 
     def advance(self, jobid: int, now: float) -> float:
-        self._advance(array("q", (jobid,)), now, False)
+        self._advance([jobid], now, False)
         return self._promises[jobid].start
 
     def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
-        return self._advance(array("q", jobids), now, True)
+        return self._advance(ffi.from_buffer("int64_t[]", array("q", jobids)), now, True)
 
-    def _advance(
-        self, row: array[int], now: float, overdrawn: bool
-    ) -> tuple[int, list[int], float]:
+    def _advance(self, row: Any, now: float, overdrawn: bool) -> tuple[int, list[int], float]:
         """Move the promises of a row of jobs.
 
         Args:
+            row: their ids, in a list, or in C
             overdrawn (bool): whether to check that promises add up to no more than there is
         """
         if not self._is_told:
@@ -167,12 +166,10 @@ class CompiledMoves:
             if profile.line in self._lines:
                 overdrawn_here = overdrawn and profile.maybe_overdrawn
                 lib.promises_set_line(self._lines[profile.line], profile.kept, overdrawn_here)
-        jobids, length = ffi.from_buffer("int64_t[]", row), len(row)
+        length = len(row)
         if len(self._places) < length:
             self._places = ffi.new("int64_t[]", length)
-        done = lib.promises_advance(
-            cdata, jobids, length, now, self._places, self._moved, self._first
-        )
+        done = lib.promises_advance(cdata, row, length, now, self._places, self._moved, self._first)
         if done < 0:
             raise MemoryError
         count = self._moved[0]

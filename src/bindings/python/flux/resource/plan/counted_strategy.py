@@ -395,8 +395,8 @@ class CountedStrategy(Strategy):
         return fits
 
     def may_start(self, request: ResourceRequest) -> bool:
-        profile, demand = self.found[request.shape]
-        return profile.free >= demand.count
+        profile, (_, count) = self.found[request.shape]
+        return profile.free >= count
 
     is_free = may_start
 
@@ -412,10 +412,10 @@ class CountedStrategy(Strategy):
         """Return an upper bound of the time until which a request that starts now has room, beside
         all promises: ``now`` if it does not fit at all, infinity if none is known. A bound that is
         not exact is at most ``end`` if it has no room until then."""
-        profile, demand = self.found[request.shape]
-        if profile.free < demand.count:
+        profile, (_, count) = self.found[request.shape]
+        if profile.free < count:
             return now
-        return profile.line.below(demand.count + profile.kept, now)
+        return profile.line.below(count + profile.kept, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         """Return the number of nodes (slots, if it asks for no nodes) of a request that fit
@@ -572,11 +572,11 @@ class CountedStrategy(Strategy):
             as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no
             placement.
         """
-        profile, demand = self.found[request.shape]
+        profile, (_, count) = self.found[request.shape]
         if overdue:
             profile.maybe_overdrawn = True
         room = profile.room(now, end)
-        if room < demand.count:
+        if room < count:
             return None
         # Any ranks will do. A request that accepts more units gets those left by promises.
         pool, index = self._pool, self._state.index

@@ -53,10 +53,9 @@ class StrategyInForce:
     """The strategies of a plan, of which one is in force: it has the promises.
 
     Attributes:
-        pool, claims: as of `Plan`
+        pool, claims, tokens: as of `Plan`
     """
 
-    claims: Claims | None = None
     _frozen = False  # whether promises stay on the ranks that they are bound to
     _stays_bound = False  # whether promises stay bound to ranks, since some are reserved
     _bound: BoundStrategy | None = None
@@ -65,6 +64,8 @@ class StrategyInForce:
     def __init__(self, pool: PoolWithView) -> None:
         #: the planned pool
         self.pool = pool
+        self.claims: Claims | None = None
+        self.tokens: TokenPlan | None = None
         self._state = pool.pool_state
         # Each strategy keeps its view of the pool.
         self._counted = CountedStrategy(pool, RoomCounts(pool))
@@ -156,7 +157,6 @@ class Plan(StrategyInForce):
         tokens (TokenPlan): tokens that requests may need beside resources, or None
     """
 
-    tokens: TokenPlan | None = None
     _jobs_may_leave = False  # whether jobs may be removed from the pool, a copy, for a trial
 
     def copy(self) -> Self:
@@ -192,7 +192,7 @@ class Plan(StrategyInForce):
     @property
     def is_counted(self) -> bool:
         """Whether promises are counted; else they are bound to ranks. O(1)."""
-        return self._current.is_counted
+        return self._current is self._counted
 
     @property
     def is_short(self) -> bool:
@@ -464,7 +464,8 @@ class Plan(StrategyInForce):
         now = self.pool.clock()
         request, start, tokens = promise.request, promise.start, self.tokens
         has_tokens = tokens is not None and jobid in tokens.promised
-        if start > now and not strategy.is_counted:
+        is_counted = strategy is self._counted
+        if start > now and not is_counted:
             if strategy.may_start(request) and self.has_tokens(jobid, request):
                 if strategy.advance(jobid, now) <= now:
                     return now
@@ -474,7 +475,7 @@ class Plan(StrategyInForce):
             wanted, begin, end = tokens.promised[jobid]
             if not tokens.fits(wanted, max(begin, now), end, now, (jobid,)):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
-        if start <= now or not strategy.is_counted:
+        if start <= now or not is_counted:
             return start
         if not has_tokens:
             return strategy.advance(jobid, now)
