@@ -75,7 +75,6 @@ class Use:
     demand: Optional[Demand] = None
     where: Where = field(default_factory=dict)
     claim: Optional[Claimant] = None
-    entered: bool = False  # for `plain_availability.py`
 
 
 class Availability:

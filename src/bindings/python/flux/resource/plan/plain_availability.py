@@ -34,14 +34,15 @@ class PlainAvailability(Availability):
         super().__init__(totals)
         self.up = up
         self._uses: dict[int, Use] = {}
+        self._left: set[int] = set()  # numbers of those that do not count
         self._next = 0
 
     def copy(self) -> Self:
         """Return an independent copy with the same uses and numbers."""
         new = type(self)(self.totals, self.up)
         uses = {number: copy(use) for number, use in self._uses.items()}
-        entered = [use for use in uses.values() if use.entered]
-        new.__dict__.update(_uses=uses, _next=self._next, uses=entered)
+        entered = [use for number, use in uses.items() if number not in self._left]
+        new.__dict__.update(_uses=uses, _left=self._left.copy(), _next=self._next, uses=entered)
         return new
 
     # -- uses ---------------------------------------------------------------
@@ -69,7 +70,6 @@ class PlainAvailability(Availability):
     def _enter(self, use: Use) -> int:
         if use.demand is not None and use.demand.stays:
             use.demand = None
-        use.entered = True
         self._next += 1
         self._uses[self._next] = use
         self._enter_all()
@@ -77,21 +77,22 @@ class PlainAvailability(Availability):
 
     def _enter_all(self) -> None:
         """Count the entered uses."""
-        self.uses = [use for use in self._uses.values() if use.entered]
+        self.uses = [use for number, use in self._uses.items() if number not in self._left]
 
     def enter(self, number: int) -> None:
         """Count a use."""
-        self._uses[number].entered = True
+        self._left.discard(number)
         self._enter_all()
 
     def leave(self, number: int) -> None:
         """Stop counting a use; it can be entered again."""
-        self._uses[number].entered = False
+        self._left.add(number)
         self._enter_all()
 
     def drop(self, number: int) -> None:
         """Forget a use."""
         del self._uses[number]
+        self._left.discard(number)
         self._enter_all()
 
     def amounts_of(self, number: int) -> list[tuple[int, Amounts]]:
@@ -174,15 +175,15 @@ class PlainAvailability(Availability):
         Args:
             may_move: whether other promises may be moved for it, as by `book`
         """
-        entered = number is not None and self._uses[number].entered
-        if number is not None and entered:
+        left = number is None or number in self._left
+        if number is not None:
             self.leave(number)
         can = any(
             self.room(one, -inf, end)[0] >= one.count
             or (may_move and self.proof(one.use(-inf, end), now, True) is not None)
             for one in demands
         )
-        if number is not None and entered:
+        if number is not None and not left:
             self.enter(number)
         return can
 
