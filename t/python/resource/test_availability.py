@@ -147,6 +147,16 @@ def test_both_give_the_same_answers(built, seed):
         both.ask("enough_until", a_demand(rng, totals), now)
 
 
+def test_a_rank_with_too_few_gpus_has_no_room_for_cores(built):
+    """Until its GPUs suffice again for what is in use; a search finds that time."""
+    both = Both({0: (4, 2)}, built)
+    for end, gpus in ((30, 1), (10, 2)):
+        both.make("use", -math.inf, NOW + end, [(1, (1, gpus))])
+    cores = Demand(2, (1, 0), False, False, 1)
+    assert both.ask("room", cores, NOW, NOW + 5) == (0, 0)
+    assert both.ask("earliest", [cores], 5.0, NOW, NOW, False) == NOW + 10
+
+
 @pytest.mark.parametrize("seed", seeds(8, 20))
 def test_what_is_booked_is_never_overdrawn(seed):
     rng = random.Random(seed)

@@ -817,6 +817,7 @@ ALWAYS_INLINE const int64_t *free_at (const struct availability *all,
     return left;
 }
 
+/* The units that fit in the amounts left of a rank, at most some; none if these are less than nothing. */
 static int64_t units_in (const struct availability *all,
                          const int64_t *each,
                          const int64_t *left,
@@ -824,13 +825,12 @@ static int64_t units_in (const struct availability *all,
 {
     size_t kind;
 
-    for (kind = 0; kind < all->kinds; kind++)
-        if (each[kind]) {
-            if (left[kind] < each[kind])
-                return 0;
-            if (units > 1 && left[kind] / each[kind] < units)
-                units = left[kind] / each[kind];
-        }
+    for (kind = 0; kind < all->kinds; kind++) {
+        if (left[kind] < each[kind])
+            return 0;
+        if (each[kind] && units > 1 && left[kind] / each[kind] < units)
+            units = left[kind] / each[kind];
+    }
     return units;
 }
 
@@ -1050,7 +1050,7 @@ static int append_changes (struct availability *all,
         const int64_t *left = free_at (all, rank, step, time, order, buffer);
 
         units[step] = 0;
-        if (*left >= 0 && !(demand->claims && is_closed (all, rank, time, demand)))
+        if (!demand->claims || !is_closed (all, rank, time, demand))
             units[step] = units_in (all, each, left, most_units (demand));
     }
     for (step = first; step < line->count; step++) {
