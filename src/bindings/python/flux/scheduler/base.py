@@ -42,7 +42,7 @@ from syslog import LOG_DEBUG
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule, request_handler
-from flux.resource.request import Remembered
+from flux.resource.request import Remembered, make_room
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler import hello, host, messages
@@ -427,6 +427,7 @@ class Scheduler(BrokerModule):
 
     def _request_schedule(self) -> None:
         """Request a pass after an event: calls `start_schedule` if there is work."""
+        make_room()  # also where requests are withdrawn: what is kept of them is bounded
         self._passes.request()
 
     #: Whether a pass is to begin; an override of `start_schedule` may set it for its own use.
@@ -467,9 +468,10 @@ class Scheduler(BrokerModule):
 
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""
-        jobid, host = self._requests.jobid_of(msg), self._host
-        respond = host.handle.respond_object if host.takes_objects else self.handle.respond
-        respond(msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations})
+        jobid = self._requests.jobid_of(msg)
+        self.handle.respond(
+            msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations}
+        )
 
     def alloc_deny(self, msg: Any, note: str | None = None) -> None:
         """Answer a sched.alloc request: the job will never run, for the reason `note`."""
