@@ -9,7 +9,8 @@ from peers import jobspec, machine
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
 from flux.scheduler.site_policy.preemption.state import Victim
-from flux.scheduler.site_policy.preemption.takers import Trial, choose, in_order
+from flux.scheduler.site_policy.preemption.takers import choose, in_order
+from flux.scheduler.trial import Trial
 
 NOW = 10000.0
 

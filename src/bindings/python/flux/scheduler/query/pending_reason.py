@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Generator, Iterator
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
@@ -17,7 +18,7 @@ from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import MAX_HORIZON_S, Caller
 from flux.scheduler.requests import PendingJob
-from flux.scheduler.site_policy.preemption.takers import Trial
+from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
     from flux.scheduler.query.source import QuerySource
@@ -202,9 +203,8 @@ class PendingReason:
         admission, plan = self._policy.admission, self._source.plan()
         if plan is None or not admission.looks_twice:
             return True
-        offer = Trial(plan, request, yielding={job.jobid}).offer(
-            lambda *held: admission.second_look(job, *held)
-        )
+        trial = Trial(plan, request, yielding={job.jobid})
+        offer = trial.offer(partial(admission.second_look, job))
         return offer is not None and offer[1] is None
 
 

@@ -16,10 +16,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.pool.inventory import Selection
 from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.disclosure import Reason, is_private
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
+    from flux.scheduler.trial import Place
 
 
 #: KVS key of the record, and version of its format.
@@ -93,10 +93,6 @@ def jobs_of_classes(victims: Iterable[Victim]) -> str:
     """Return ``2 jobs of standby and 1 job of scavenger``."""
     counts = Counter(one.cls for one in victims)
     return " and ".join(f"{counted(number, 'job')} of {cls}" for cls, number in counts.items())
-
-
-#: Resources, as from `ResourcePoolImplementation.place_request`: a selection, and its slots.
-Place = Tuple[Selection, int]
 
 
 @dataclass(eq=False)

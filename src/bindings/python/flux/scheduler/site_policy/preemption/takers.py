@@ -13,25 +13,22 @@ minimum number of jobs or the minimum loss: finding that is as hard as set cover
 
 from __future__ import annotations
 
-import copy
 import heapq
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import popcount
-from flux.resource.request import ResourceRequest
 from flux.scheduler.host import ask_job_attributes, counted, name_of
 from flux.scheduler.site_policy.preemption.classes import NEITHER
 from flux.scheduler.site_policy.preemption.state import Part, Victim, has_ended, jobs_of_classes
+from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.scheduler.admission import JobDeferred
     from flux.scheduler.host import Timer
-    from flux.scheduler.site_policy.preemption.state import Place, PreemptionState, Waiting
+    from flux.scheduler.site_policy.preemption.state import PreemptionState, Waiting
+    from flux.scheduler.trial import Place
 
 
 def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:
@@ -80,62 +77,6 @@ def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
         else:
             trial.take_out(jobid)
     return left
-
-
-class Trial:
-    """A copy of a plan and its pool, from which running jobs can be removed.
-
-    Args:
-        plan (Plan): the plan
-        request: what a job requests that is to start now
-        longer (float): seconds that resources are kept for it before it runs
-        yielding: ids of jobs whose promises do not count, such as its own
-    """
-
-    def __init__(
-        self, plan: Plan, request: Any, longer: float = 0.0, yielding: Container[int] = ()
-    ) -> None:
-        self._plan = plan.on_copy(yielding)
-        self.pool: Any = self._plan.pool  # the copy of the pool
-        self._out: dict[int, tuple[Any, float]] = {}
-        self._request = request
-        if request.duration > 0 and longer > 0:
-            self._request = copy.copy(request)
-            self._request.duration = request.duration + longer
-
-    def take_out(self, jobid: int) -> None:
-        """Remove a running job."""
-        self._out[jobid] = (self.pool.held(jobid), self.pool.job_end(jobid))
-        self.pool.free(jobid)
-
-    def put_back(self, jobid: int) -> None:
-        """Restore a job that was taken out."""
-        held, end = self._out.pop(jobid)
-        # grant() only reads the duration
-        self.pool.grant(jobid, ResourceRequest(duration=1.0), held, 0)
-        self.pool.update_expiration(jobid, end)
-
-    def offer(
-        self, ask: Callable[[Any, int], JobDeferred | None] = lambda pool, jobid: None
-    ) -> tuple[Place, JobDeferred | None] | None:
-        """Return the place that the job would get with all promises to others kept, and the answer
-        of `ask` about the pool and the id of a trial allocation of it; None if it does not fit."""
-        try:
-            alloc = self._plan.alloc(TRIED, self._request)
-        except (InsufficientResources, InfeasibleRequest):
-            # ranks that it needs may have left since it was queued
-            return None
-        place, answer = (self.pool.held(TRIED), alloc.nslots or 0), ask(self.pool, TRIED)
-        self.pool.free(TRIED)
-        return place, answer
-
-    def fits(self) -> bool:
-        """Whether the job could start now."""
-        return self.offer() is not None
-
-
-#: Id of a trial allocation, which no job has.
-TRIED = -(1 << 41)
 
 
 #: Seconds between searches: each covers all events since the last, after the pass that may start
@@ -338,7 +279,7 @@ class Takers(Part):
         if victims is None:
             several = counted(len(found), "job")
             return _nothing(f"it would not fit even if {several} of a lower rank ended")
-        offer = trial.offer(lambda *held: host.admission.second_look(job, *held))
+        offer = trial.offer(partial(host.admission.second_look, job))
         if offer is None:
             return _nothing("promises to others are in the way")
         place, refused = offer

@@ -12,6 +12,7 @@ and no others are chosen if it cannot start on them.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Callable
 
@@ -31,7 +32,8 @@ from flux.scheduler.site_policy.preemption.state import (
     Preemption,
     as_end,
 )
-from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S, Trial, needed
+from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S, needed
+from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -157,7 +159,7 @@ class PreemptionsUnderWay(Part):
         if not trial.fits():
             return False
         left = needed(victims, trial) if at_deadline else set(victims)
-        offer = trial.offer(lambda *held: host.admission.second_look(job, *held))
+        offer = trial.offer(partial(host.admission.second_look, job))
         if offer is None:
             return False
         preemption.places = [offer[0]]
