@@ -163,9 +163,10 @@ class CompiledMoves:
             self._tell_all()
         cdata = self._cdata
         for profile in self._profiles.values():
-            if profile.line in self._lines:
+            known = self._lines.get(profile.line)
+            if known is not None:
                 overdrawn_here = overdrawn and profile.maybe_overdrawn
-                lib.promises_set_line(self._lines[profile.line], profile.kept, overdrawn_here)
+                lib.promises_set_line(known, profile.kept, overdrawn_here)
         length = len(row)
         if len(self._places) < length:
             self._places = ffi.new("int64_t[]", length)
@@ -186,12 +187,12 @@ class CompiledMoves:
         if promise.is_open:
             return
         line = self._profiles[promise.demand.kind].line
-        if line not in self._lines:
-            self._lines[line] = _made(lib.promises_add_line(self._cdata, line.cdata))
+        known = self._lines.get(line)
+        if known is None:
+            known = self._lines[line] = _made(lib.promises_add_line(self._cdata, line.cdata))
         promise.span = self._told[jobid] = ffi.new("double[2]", (promise.start, promise.end))
         count, length = promise.demand.count, length_of(promise.request)
-        put, known = lib.promises_put, self._lines[line]
-        if put(self._cdata, jobid, known, count, promise.span, length):
+        if lib.promises_put(self._cdata, jobid, known, count, promise.span, length):
             raise MemoryError
 
 

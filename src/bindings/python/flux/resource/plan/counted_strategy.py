@@ -232,7 +232,6 @@ class CountedStrategy(Strategy):
     """
 
     promises: dict[int, CountedPromise]
-    is_counted = True
 
     def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
         self._pool, self._state, self.counts = pool, pool.pool_state, counts

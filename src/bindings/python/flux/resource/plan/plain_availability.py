@@ -175,7 +175,8 @@ class PlainAvailability(Availability):
         Args:
             may_move: whether other promises may be moved for it, as by `book`
         """
-        left = number is None or number in self._left
+        if number in self._left:
+            number = None  # it does not count as it is
         if number is not None:
             self.leave(number)
         can = any(
@@ -183,7 +184,7 @@ class PlainAvailability(Availability):
             or (may_move and self.proof(one.use(-inf, end), now, True) is not None)
             for one in demands
         )
-        if number is not None and not left:
+        if number is not None:
             self.enter(number)
         return can
 

@@ -71,6 +71,11 @@ class StrategyInForce:
         self._counted = CountedStrategy(pool, RoomCounts(pool))
         self._current: Strategy = self._counted  # the strategy in force, as of the last call
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether promises are counted; else they are bound to ranks. O(1)."""
+        return self._current is self._counted
+
     def _in_step(self) -> Strategy:
         """Return the strategy in force, after taking in changes of the pool."""
         strategy = self._current
@@ -125,7 +130,7 @@ class StrategyInForce:
             if strategy is self._bound:
                 self._current = strategy  # without promises, counting sufficed
             for jobid, promise in withdrawn.items():
-                if promise is not None and self._current.is_counted:
+                if promise is not None and self.is_counted:
                     self._accepting(promise.request)  # its units may have to be counted again
                 self._put_back(jobid, promise)
 
@@ -188,11 +193,6 @@ class Plan(StrategyInForce):
         new.claims, new._jobs_may_leave = self.claims, True
         new.take_over(self, [jobid for jobid in self._current.promises if jobid not in without])
         return new
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether promises are counted; else they are bound to ranks. O(1)."""
-        return self._current is self._counted
 
     @property
     def is_short(self) -> bool:
@@ -301,7 +301,7 @@ class Plan(StrategyInForce):
         end = strategy.room_ends(request, now, until)
         if end <= now:
             return 0.0
-        if end == until < inf and not strategy.is_counted:
+        if end == until < inf and not self.is_counted:
             return limit
         # A sum of now and a duration is rounded: a duration that ends with the room may fit.
         return (end - now) * (1 + ROUNDING) + now * ROUNDING
@@ -464,7 +464,7 @@ class Plan(StrategyInForce):
         now = self.pool.clock()
         request, start, tokens = promise.request, promise.start, self.tokens
         has_tokens = tokens is not None and jobid in tokens.promised
-        is_counted = strategy is self._counted
+        is_counted = self.is_counted
         if start > now and not is_counted:
             if strategy.may_start(request) and self.has_tokens(jobid, request):
                 if strategy.advance(jobid, now) <= now:

@@ -58,7 +58,6 @@ class Strategy:
         promises (Mapping): job id to Promise, in the order in which they were made.
         seen (int or None): generation of the pool for which this is valid; None: none yet.
         is_blank (bool): whether it knows nothing of running jobs, so that `started` has no effect.
-        is_counted (bool): whether promises are counted; else they are bound to ranks.
         moves_per_turn (int): the maximum number of jobs for `advance_in_turn()` in one reactor
             turn, even if all of their promises move.
         is_short (bool): as `Plan.is_short`
@@ -69,7 +68,6 @@ class Strategy:
     seen: int | None
     moves_per_turn: int
     is_blank = False
-    is_counted = False
     is_short = False
 
     def end_of_start(self, jobid: int, request: ResourceRequest, now: float) -> float:
