@@ -18,7 +18,7 @@ from flux.simulate.workload import lublin
 from flux.simulate.workload.columns import moment
 from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import reader
-from flux.simulate.workload.record import REQUEST, Notes, OptionError, Record, Source, check_count
+from flux.simulate.workload.record import Notes, OptionError, Record, Source, check_count
 from flux.simulate.workload.text import counted, is_number
 from flux_engine.resource.inventory import Inventory
 from flux_engine.resource.state import targets
@@ -275,7 +275,7 @@ def _compare_with_starts(records, machine, unit, notes):
     events = []
     for record in records:
         if record.wait is not None and record.run:
-            size = _shape(record[REQUEST], machine, unit)[1]
+            size = _shape(record.request, machine, unit)[1]
             start = record.submit + record.wait
             events += [(start, size), (start + record.run, -size)]
     most = max(itertools.accumulate(change for _, change in sorted(events)), default=0)
@@ -361,7 +361,7 @@ def _assemble(records, machine, unit, options, notes, name):
         record = records.pop()
         if record.after:
             after[record.id] = record.after
-        shape, size = _shape(record[REQUEST], machine, unit)
+        shape, size = _shape(record.request, machine, unit)
         limit = _same(limit_of(record, rng))
         if limit and record.run > limit:
             notes.count("jobs ran longer than their limit: they end at it")

@@ -56,9 +56,11 @@ class Record(NamedTuple):
     wait: Optional[float] = None
     status: int = -1
 
+    @property
+    def request(self):
+        """The totals, in one tuple."""
+        return self.nodes, self.cores, self.gpus
 
-#: Place of nodes, cores and gpus in a `Record`.
-REQUEST = slice(4, 7)
 
 #: Beginnings of counted events, and those for one.
 _SINGULAR = (
