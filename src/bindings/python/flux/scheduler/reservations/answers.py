@@ -260,12 +260,11 @@ class ReservationAnswers(ReservationPart):
         window = reservation.window_at(self._host.now())
         if window is None:
             return []
-        beside = [
-            (one, other, self._selector.ranks_up(one))
-            for one in others
-            for other in (one.window_at(window.start),)
-            if one.name != reservation.name and other is not None and other.start < window.end
-        ]
+        beside = []
+        for one in others:
+            other = one.window_at(window.start)
+            if one.name != reservation.name and other is not None and other.start < window.end:
+                beside.append((one, other, self._selector.ranks_up(one)))
         # The most are active when one of them begins.
         for time in sorted({max(window.start, other.start) for _, other, _ in beside}):
             names, wanted = [], self._selector.nodes(reservation)

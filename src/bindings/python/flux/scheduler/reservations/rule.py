@@ -351,10 +351,10 @@ class ReservationRule(GivingRule):
         plan, ranks = self.host.planning.plan, self.host.facts.ranks_of(job.resource_request)
         start = plan.start_of(job.jobid) if plan is not None and plan.has(job.jobid) else inf
         return not any(
-            entry.window.end <= start and self._selector.ranks(reservation) & ranks
+            entry.window.end <= start and self._selector.ranks(entry.reservation) & ranks
             for entry in self.entries.values()
-            for reservation in (entry.reservation,)
-            if entry.window and reservation.at_end == "run" and not reservation.for_nobody
+            if entry.window and entry.reservation.at_end == "run"
+            if not entry.reservation.for_nobody
         )
 
     def why(self, job: PendingJob) -> str | None:
