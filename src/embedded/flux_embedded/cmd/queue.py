@@ -8,7 +8,7 @@ import flux
 from flux.queue import QueueList
 from flux.util import AltField, parse_fsd
 from flux_embedded.cmd.lib.ask import ask
-from flux_embedded.cmd.lib.tables import Formats, color, words
+from flux_embedded.cmd.lib.tables import Formats, color, mark, words
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 
@@ -88,7 +88,7 @@ class Row:
         self.color_off = color()
         for name in _UP:
             is_up = getattr(info, name)
-            setattr(self, name, AltField("✔", "y") if is_up else AltField("✗", "n"))
+            setattr(self, name, mark(is_up))
             setattr(self, f"color_{name}", color(is_up))
         if info.blocked == "parent":
             # It resumes by itself when its parent is started.

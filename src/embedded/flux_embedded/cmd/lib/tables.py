@@ -2,7 +2,7 @@
 """Tables whose columns the user chooses: `flux.util.OutputFormat`, with the formats that have a name."""
 
 from flux.idset import IDset
-from flux.util import OutputFormat, UtilConfig
+from flux.util import AltField, OutputFormat, UtilConfig
 
 
 class Formats(UtilConfig):
@@ -49,6 +49,11 @@ class RankSet:
 def color(is_good=None):
     """The terminal's code for green or red text; that of normal text for None."""
     return "\033[0;0m" if is_good is None else f"\033[01;3{2 if is_good else 1}m"
+
+
+def mark(is_good):
+    """A tick or a cross."""
+    return AltField("✔", "y") if is_good else AltField("✗", "n")
 
 
 def words(options):

@@ -8,8 +8,8 @@ import flux
 from flux.idset import IDset
 from flux.queue import queue_config_fetch
 from flux.resource import ResourceSet, resource_list, resource_status
-from flux.util import AltField, Deduplicator
-from flux_embedded.cmd.lib.tables import Formats, RankSet, color, words
+from flux.util import Deduplicator
+from flux_embedded.cmd.lib.tables import Formats, RankSet, color, mark, words
 from flux_engine.command.errors import CommandError
 
 STATES = ("free", "allocated", "down", "up", "all")
@@ -201,7 +201,7 @@ class Line(RankSet):
             _, self.timestamp, self.reason = status.get_drain_info(self._ranks.first())
         self.statex, self.state = state, state if is_online else f"{state}*"
         self.status = "online" if is_online else "offline"
-        self.up = AltField("✔", "y") if is_online else AltField("✗", "n")
+        self.up = mark(is_online)
         self.color_up, self.color_off = color(is_online), color()
 
 
