@@ -129,6 +129,8 @@ def test_options_of_the_broker(flux):
     show = "flux getattr log-stderr-level; flux getattr broker.rc3_path; echo"
     given = ["-o", "-Slog-stderr-level=7,-Sbroker.rc3_path=true", "-o,-Slog-stderr-level=6"]
     assert flux.start(MINIMAL, *given, show)[:2] == (0, "6\ntrue\n\n")
+    hosts = ["-s", "2", "--test-hosts", "a,b", "-o", "-Slog-stderr-level=5"]
+    assert flux.start(MINIMAL, *hosts, "flux getattr log-stderr-level")[:2] == (0, "5\n")
     # An option of the command is the command's.
     assert flux.start(MINIMAL, "echo", "-o", "-S")[:2] == (0, "-o -S\n")
     code, _, stderr = flux.start("-o", "word", "true")

@@ -45,7 +45,7 @@ def make_parser():
     return parser
 
 
-def _joined(argv):
+def _joined(parser, argv):
     """The arguments with ``-o`` and its value in one: argparse takes no value apart that begins with a hyphen."""
     done, rest = [], list(argv)
     while rest and rest[0].startswith("-") and rest[0] != "--":
@@ -53,7 +53,7 @@ def _joined(argv):
         if word in ("-o", "--broker-opts") and rest:
             word = f"--broker-opts={rest.pop(0)}"
         done.append(word)
-        if word in ("-c", "--config-path", "--conf", "-S", "--setattr", "-s", "--test-size"):
+        if parser.takes_value(word):
             done += rest[:1]
             del rest[:1]
     return done + rest
@@ -61,9 +61,10 @@ def _joined(argv):
 
 def parse(argv):
     """The options, with ``size``, ``hosts``, ``config``, ``attrs`` (AttrTable), ``parent`` and ``job_R`` made of them."""
-    options = make_parser().parse_args(_joined(argv))
+    parser = make_parser()
+    options = parser.parse_args(_joined(parser, argv))
     for text in options.broker_opts:
-        broker = make_parser().parse_args([word for word in text.split(",") if word])
+        broker = parser.parse_args([word for word in text.split(",") if word])
         if broker.command:
             raise CommandError(f"--broker-opts: unknown option '{broker.command[0]}'")
         options.setattr = options.setattr + broker.setattr

@@ -39,6 +39,10 @@ class Parser(argparse.ArgumentParser):
         """Add an option without a value."""
         return self.add_argument(*names, action="store_true", help=text)
 
+    def takes_value(self, word):
+        """Return whether a word is an option whose value is the next word."""
+        return any(word in one.option_strings and one.nargs != 0 for one in self._actions)
+
     def add_table(self):
         """Add the options of a command that prints a table: ``--format`` and ``--no-header``."""
         self.add_argument(
