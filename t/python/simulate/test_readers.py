@@ -5,6 +5,7 @@ import bz2
 import gzip
 import json
 import lzma
+import math
 import os
 import random
 import sqlite3
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from shared import data_path
 
+from flux.resource.pool.amount_kinds import read_amount
 from flux.scheduler.testing import jobspec, make_R
 from flux.simulate import OptionError, Trace
 from flux.simulate.workload import columns, lublin
@@ -29,7 +31,16 @@ def swf(*rows, header=HEADER):
 
 def row(number=1, submit=0, run=10, size=2, limit=20, status=1, wait=0, requested=None, **more):
     fields = [number, submit, wait, run, size, -1, -1, size if requested is None else requested]
-    fields += [limit, -1, status, more.get("user", 7), -1, -1, more.get("queue", 1), -1]
+    fields += [
+        limit,
+        more.get("memory", -1),
+        status,
+        more.get("user", 7),
+        -1,
+        -1,
+        more.get("queue", 1),
+        -1,
+    ]
     return [*fields, more.get("before", -1), -1]
 
 
@@ -106,6 +117,7 @@ def test_swf_in_the_wild(tmp_path):
         (HEADER, "FILE: there is no job in it: nothing but a header or comments"),
         (swf(row(run="1e308")), "FILE: job 1: its run time of 1e+308 s is more than a thousand years"),
         (swf(row(submit="1e20")), "FILE: job 1: its submit time of 1e+20 s is more than a thousand years"),
+        (swf(row(size="1e30")), "FILE: job 1: its size is more than any machine has"),
         (swf(row(), row(2, run="nan")), "FILE:7: column 4 is nan, not a number"),
         (swf(row(), row(2, submit="inf")), "FILE:7: column 2 is inf, not a number"),
         (swf(row(), row(2, run="ten")), "FILE:7: column 4 is 'ten', not a number"),
@@ -457,6 +469,10 @@ def test_batsim(tmp_path):
     assert "jobs[0]: profile 'none' is not there" in refusal(
         write(tmp_path, json.dumps(document), "w.json")
     )
+    document["jobs"][0].update(profile="d", walltime=math.nan)
+    assert "jobs[0]: walltime nan: expected seconds" in refusal(
+        write(tmp_path, json.dumps(document), "w.json")
+    )
     del document["jobs"][0]["profile"]
     assert "jobs[0]: no 'profile'" in refusal(write(tmp_path, json.dumps(document), "w.json"))
 
@@ -476,6 +492,24 @@ def test_order_and_numbers(tmp_path):
     assert (
         "1 job comes before the one above" in said and "2 jobs have the number of another" in said
     )
+
+
+def test_a_memory_beyond_reason_is_still_an_amount(tmp_path):
+    work = workload(tmp_path, swf(row(memory="1e300")), memory_per_node="1G")
+    asked = work.jobs[0].extra["memory"]["per-slot"]
+    assert read_amount(asked, True) > 1 << 50
+
+
+def test_one_job_that_follows_another(tmp_path):
+    work = workload(tmp_path, swf(row(1), row(2, before=1)))
+    assert "1 job follows another job: they do not wait" in "\n".join(work.notes.lines())
+
+
+def test_each_job_gets_a_number_of_its_own(tmp_path):
+    jobs = [{"id": id, "submit": 0, "run": 1, "nodes": 1} for id in ("1", "1", "1#2", "1", "1#2")]
+    work = Trace(jobs).workload()
+    assert [job.id for job in work.jobs] == ["1", "1#2", "1#2#2", "1#3", "1#2#3"]
+    assert "4 jobs have the number of another" in "\n".join(work.notes.lines())
 
 
 def test_machine_and_unit(tmp_path):

@@ -45,6 +45,8 @@ def _record(source, job, profiles):
     submit, run, size = float(job["subtime"]), float(profile["delay"]), int(job["res"])
     limit = job.get("walltime")
     limit = None if limit is None or float(limit) < 0 else float(limit)
+    if limit is not None and math.isnan(limit):
+        raise ValueError(f"walltime {limit}: expected seconds")
     if not (math.isfinite(submit) and math.isfinite(run)) or submit < 0 or run < 0:
         raise ValueError(f"subtime {submit} and delay {run}: expected seconds, 0 or more")
     if size < 1:

@@ -180,10 +180,15 @@ def _in_order(records, notes):
         records = sorted(records, key=lambda record: record.submit)
     seen = {}
     for index, record in enumerate(records):
-        times = seen[record.id] = seen.get(record.id, 0) + 1
-        if times > 1:
+        name, times = record.id, seen.get(record.id, 1)
+        while name in seen:  # the trace may have a job "1#2" of its own
+            times += 1
+            name = f"{record.id}#{times}"
+        seen[name] = 1
+        if name != record.id:
+            seen[record.id] = times
             notes.count("jobs have the number of another one: #2, #3, ... is appended")
-            records[index] = record._replace(id=f"{record.id}#{times}")
+            records[index] = record._replace(id=name)
     return records
 
 
@@ -503,13 +508,17 @@ def _limits(options, notes):
     return limit
 
 
+#: Maximum memory of a slot in KiB; longer numbers are no amounts (`read_amount`), and no node has as much.
+MOST_MEMORY = 10**15 - 1
+
+
 def _memory(extra, shape, options):
     """Return extra attributes of a job, with memory per slot instead of per processor (KB); without
     memory if it is not counted, or if the job takes whole nodes."""
     extra = dict(extra)
     memory = extra.pop("memory")
     if options.memory and not shape.exclusive:
-        extra["memory"] = {"per-slot": f"{memory * shape.cores}K"}
+        extra["memory"] = {"per-slot": f"{min(memory * shape.cores, MOST_MEMORY)}K"}
     return extra or None
 
 

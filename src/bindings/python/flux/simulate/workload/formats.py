@@ -13,6 +13,9 @@ from flux.simulate.workload.text import DAMAGED, is_number, lines, open_bytes, r
 #: Maximum time in seconds: larger values are errors, or mean "no limit".
 LONGEST = 1000 * 366 * 86400.0
 
+#: Maximum number of nodes or cores of a job: the cores of its nodes are then counted in 64 bits.
+LARGEST = 1 << 36
+
 FORMATS = ("auto", "swf", "sacct", "flux", "accounting", "batsim", "csv")
 READERS = {
     "swf": swf.read, "sacct": columns.read, "csv": columns.read, "batsim": batsim.read, "accounting": fluxlog.read_accounting,
@@ -53,7 +56,9 @@ def _checked(source, form):
 
 
 def _within_reason(source, record):
-    """Return the record if its times are plausible."""
+    """Return the record if its times and size are plausible."""
+    if (record.nodes or 0) > LARGEST or (record.cores or 0) > LARGEST:
+        raise source.error(0, f"job {record.id}: its size is more than any machine has")
     if record.submit > LONGEST or (record.run or 0) > LONGEST:
         name = "submit" if record.submit > LONGEST else "run"
         text = f"its {name} time of {getattr(record, name):g} s is more than a thousand years"

@@ -65,6 +65,7 @@ class Record(NamedTuple):
 #: Beginnings of counted events, and those for one.
 _SINGULAR = (
     ("jobs have", "job has"), ("jobs were", "job was"), ("jobs come", "job comes"), ("jobs ask", "job asks"),
+    ("jobs follow", "job follows"),
     ("jobs", "job"), ("lines have", "line has"), ("lines", "line"), ("entries", "entry"),
 )  # fmt: skip
 
