@@ -118,6 +118,9 @@ $ flux submit --resources-shape=slot=0/core true
 1! ...
 $ flux submit -N1 --tasks-per-node=2 --tasks-per-core=1 true
 1! flux-submit: ERROR: Do not specify both the number of tasks per node and per core
+$ J=$(flux submit --urgency=hold -t 10m true); flux update -n $J duration=+1m; flux update -v $J duration=5m; flux cancel $J
+{"attributes.system.duration": 660.0}
+! flux-update: INFO: updated attributes.system.duration to 300.0
 $ flux update f1 duration=+1m
 1! flux-update: ERROR: unknown job id
 $ J=$(flux submit --urgency=hold -t 10m true); flux job urgency -v $J 0; flux update $J duration=-20m 2>&1 | grep -o '(.*'; flux cancel $J
@@ -130,8 +133,22 @@ $ flux run -N2 -n4 -l hostname | sort
 1: vm
 2: vm
 3: vm
-$ flux run -N2 --tasks-per-node=2 hostname 2>&1 | grep -o 'has no shell options.*'
-has no shell options taskmap and per-resource
+$ flux run -N2 --tasks-per-node=2 --taskmap=cyclic -l flux getattr rank | sort
+0: 0
+1: 1
+2: 0
+3: 1
+# how a job ended, and the exceptions of it, beside its output
+$ flux run -l sh -c 'echo out; exit 3'
+3! flux-job: task(s) exited with exit code 3
+0: out
+$ flux run --input=nosuch.txt -l cat 2>&1 | cut -d' ' -f2- | grep -v '^job.exc'
+flux-shell[0]: FATAL: error opening input file '/home/user/nosuch.txt': No such file or directory
+job shell Terminated
+$ flux run -n 1000 -l true 2>&1 | cut -d' ' -f2,4,5
+job.exception type=alloc severity=0
+$ flux job attach 1234
+1! flux-job: ERROR: Failed to attach to 1234: No such job
 $ flux run -N4 -l flux getattr rank | sort
 0: 0
 1: 1
@@ -153,15 +170,23 @@ $ J=$(flux submit --flags=waitable false); flux job wait
 1! flux-job: ERROR: task(s) exited with exit code 1
 $ flux job wait
 2! flux-job: ERROR: there are no more waitable jobs
+$ flux submit --quiet --cc=0-1 --flags=waitable sh -c 'exit $FLUX_JOB_CC'; flux job wait -a -v 2>&1 | cut -d' ' -f2- | sort
+job completed successfully
+task(s) exited with exit code 1
+$ flux submit --quiet --flags=waitable false; flux job wait --all >/dev/null 2>&1
+1!
+$ flux job wait --all
 $ flux run --setattr=exec.test.run_duration=0.1s true
-$ flux run -vv true 2>&1 | grep -c 's: [a-z]* '
-10
+$ flux run -vv true 2>&1 | grep -o 's: job.[a-z]*' | tr -d '\n'; echo
+s: job.submits: job.validates: job.depends: job.prioritys: job.allocs: job.starts: job.finishs: job.releases: job.frees: job.clean
 $ flux submit --quiet --urgency=hold true; (flux cancel -n -u all; flux cancel --all; flux cancel -S run -qu root) 2>&1
 flux-cancel: Would cancel 1 job
 flux-cancel: Canceled 1 job (0 errors)
 $ flux submit --quiet --cc=1-2 --urgency=hold true; (flux cancel -n $(flux jobs -no '{id}'); flux cancel -n -u all) 2>&1
 flux-cancel: Would cancel 2 jobs
 flux-cancel: Would cancel 2 jobs
+$ flux cancel bogus
+2! ...
 $ flux cancel --user=no-such-user
 1! flux-cancel: ERROR: Invalid user no-such-user specified
 $ flux cancel --states=pending -m bye
@@ -174,6 +199,9 @@ $ flux jobs -a -c 1 --json | grep -o '"result": "[A-Z]*"'; flux jobs --json $(fl
 $ flux jobs --stats | sed 's/[1-9][0-9]*/N/g' | head -2 | cut -c 1-39; flux jobs --stats >/dev/null
 0 running, N completed, N failed, 0 pen
        JOBID USER     NAME       ST NTA
+$ flux jobs -c 1 -an >/dev/null; flux jobs -c 1 -a 2>&1 >/dev/null
+warning: output truncated at 1 jobs.
+Use --count to increase returned results or use filters to alter results.
 $ flux jobs -u root -an | wc -l >a; flux jobs -an | wc -l | cmp a; flux jobs -a -u 12345 -n; flux jobs -a --name=false -c 1 -no '{name}'
 false
 $ flux jobs -a -i 0 -c 1 -no '{ranks}'; flux jobs -a -i $(hostname) -n --sort=-id -o '{id}' | tail -1 >a; flux jobs -ani 0-3 --sort=id -o '{id}' | head -1 | cmp a

@@ -127,13 +127,28 @@ def test_wait_for_any(inst):
 
 @pytest.mark.parametrize(
     "kind, note, text",
-    [("cancel", "", "job was canceled"), ("cancel", "enough", "job was canceled: enough"),
-     ("x", "broken", "Fatal exception type=x broken")],
+    [("cancel", "", "Fatal exception type=cancel"), ("x", "broken", "Fatal exception type=x broken")],
 )  # fmt: skip
 def test_wait_for_a_failed_job(inst, kind, note, text):
     id = inst.submit(flags=4)
     inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0, "note": note})
     assert inst.rpc("job-manager.wait", {"id": id}) == {"id": id, "success": False, "errstr": text}
+
+
+@pytest.mark.parametrize(
+    "status, text",
+    [(0, ""), (3 << 8, "task(s) exited with exit code 3"), (128 << 8, "task(s) exited with exit code 128"),
+     (137 << 8, "task(s) Killed"), (255 << 8, "task(s) Unknown signal 127"), (9, "job shell Killed")],
+)  # fmt: skip
+def test_wait_tells_how_a_job_ended(inst, status, text):
+    inst.load_sched(auto=lambda body: make_R())
+    id = inst.submit(flags=4, exec={"test": {"run_duration": "1s", "wait_status": status}})
+    inst.advance(2)
+    assert inst.rpc("job-manager.wait", {"id": id}) == {
+        "id": id,
+        "success": not text,
+        "errstr": text,
+    }
 
 
 def test_drain_and_idle(inst):

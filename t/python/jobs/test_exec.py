@@ -3,6 +3,7 @@
 
 import errno
 import os
+import resource
 import socket
 
 import pytest
@@ -198,15 +199,52 @@ def test_missing_input_file_ends_the_job(real, tmp_path):
     options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "nosuch")}}}
     id = run_job_to_end(real, "cat", shell={"options": options})
     events = {event["name"]: event.get("context") for event in real.eventlog(id)}
-    assert "finish" not in events
-    assert events["exception"]["note"].startswith("cannot start job: ")
-    assert str(tmp_path / "nosuch") in events["exception"]["note"]
+    path = tmp_path / "nosuch"
+    note = f"error opening input file '{path}': No such file or directory"
+    assert events["exception"]["note"] == note and events["finish"] == {"status": 15}
+    assert real.events(id)[5:9] == ["start", "exception", "finish", "release"]
 
 
 def test_a_job_whose_shell_is_no_object_cannot_start(real):
     id = run_job_to_end(real, "true", shell=1)
     notes = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
     assert [note.split(":")[0] for note in notes] == ["cannot start job"]
+
+
+@pytest.mark.parametrize(
+    "options, placed",
+    [({"per-resource": {"type": "node", "count": 2}}, "0 0 1 1"), ({"per-resource": {"type": "core"}}, "0 0 1 1"),
+     ({"taskmap": {"scheme": "cyclic"}}, "0 1 0 1"), ({"taskmap": {"scheme": "block", "value": ""}}, "0 0 1 1"),
+     ({"taskmap": {"scheme": "cyclic", "value": "2"}, "per-resource": {"type": "node", "count": 3}}, "0 0 1 1 0 1")],
+)  # fmt: skip
+def test_placement_of_tasks(real, options, placed):
+    spec = tasks(4, command=["sh", "-c", "echo $FLUX_EMBEDDED_RANK"], shell={"options": options})
+    id = real.submit(spec)
+    wait(real, id)
+    assert "".join(output(real, id)).split() == placed.split()
+
+
+@pytest.mark.parametrize(
+    "options", [{"per-resource": "node"}, {"per-resource": {"type": "rack"}}, {"taskmap": {"scheme": "manual"}},
+                {"taskmap": {"scheme": "cyclic", "value": "0"}}, {"rlimit": {"nosuch": 1}}, {"rlimit": {"nofile": "x"}},
+                {"signal": {"signum": 999, "timeleft": 1.0}}],
+)  # fmt: skip
+def test_shell_options_that_a_job_cannot_have(real, options):
+    id = run_job_to_end(real, "true", shell={"options": options})
+    notes = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
+    assert notes and notes[0].startswith("cannot start job: ") and status(real, id) == [256]
+
+
+def test_soft_limits(real):
+    limits = {"nofile": 64, "core": -1}
+    id = run_job_to_end(
+        real, "ulimit -Sn; ulimit -Hn; ulimit -c", shell={"options": {"rlimit": limits}}
+    )
+    hard = [
+        resource.getrlimit(which)[1] for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
+    ]
+    shown = ["unlimited" if one == resource.RLIM_INFINITY else str(one) for one in hard]
+    assert "".join(output(real, id)).split() == ["64", *shown]
 
 
 def test_files_and_templates(real):
@@ -306,12 +344,20 @@ def test_unload_kills_what_runs(real, tmp_path):
     assert real.state(id) == RUN
 
 
-def test_a_job_that_runs_out_of_time_is_ended(real):
-    def auto(body):
-        now = real.sched.now()
-        return make_R(starttime=now, expiration=now + 0.2)
+def limited_R(inst, seconds):
+    now = inst.sched.now()
+    return make_R(starttime=now, expiration=now + seconds)
 
-    real.sched.auto = auto
+
+def test_signal_before_the_end_of_time(real):
+    real.sched.auto = lambda body: limited_R(real, 30.0)
+    options = {"signal": {"signum": 12, "timeleft": 29.7}}
+    id = run_job_to_end(real, "sleep inf", shell={"options": options})
+    assert status(real, id) == [(128 + 12) << 8]
+
+
+def test_a_job_that_runs_out_of_time_is_ended(real):
+    real.sched.auto = lambda body: limited_R(real, 0.2)
     id = real.submit(jobspec(command=["sleep", "inf"], duration=0.2))
     wait(real, id)
     [context] = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"]

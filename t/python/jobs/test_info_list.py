@@ -67,9 +67,13 @@ def test_lookup_flags(auto):
 
 def test_lookup_errors(inst):
     id = inst.submit()
-    for which, keys in (id, ["jobspec", "R"]), (1234, ["R"]), (1234, []):
+    for which, keys, error in (
+        (id, ["jobspec", "R"], "R: key not found"),
+        (1234, ["R"], "invalid job id"),
+        (1234, [], "invalid job id"),
+    ):
         code, text = inst.fails("job-info.lookup", {"id": which, "keys": keys, "flags": 0})
-        assert (code, text) == (errno.ENOENT, "invalid job id or key")
+        assert (code, text) == (errno.ENOENT, error)
     for payload in (
         {"id": "x", "keys": ["R"]},
         {"id": id},

@@ -13,12 +13,11 @@ def _counted(number, noun):
 
 
 def _cancel_jobs(args):
-    numbers = [JobID(word) for word in args.jobids]
     if args.dry_run:
-        warn(f"flux-cancel: Would cancel {_counted(len(numbers), 'job')}")
+        warn(f"flux-cancel: Would cancel {_counted(len(args.jobids), 'job')}")
         return 0
     handle = flux.Flux()
-    futures = [(number, cancel_async(handle, number, args.message)) for number in numbers]
+    futures = [(id, cancel_async(handle, id, args.message)) for id in args.jobids]
     return wait_each("flux-cancel", futures)
 
 
@@ -55,7 +54,7 @@ def main(argv):
     parser.add_argument("-u", "--user", metavar="USER", help="all jobs of this user, or of 'all'")
     parser.add_argument("-S", "--states", action="append", metavar="STATES", help="jobs in these")
     parser.add_argument("-m", "--message", metavar="NOTE", help="note of the exception")
-    parser.add_argument("jobids", nargs="*", metavar="JOBID")
+    parser.add_argument("jobids", nargs="*", metavar="JOBID", type=JobID)
     args = parser.parse_args(argv)
     selecting = args.all or args.user or args.states
     if args.jobids and selecting:

@@ -136,4 +136,5 @@ def main(argv):
     layout.print_items(jobs, no_header=args.no_header)
     if more and not args.no_header:
         warn(f"warning: output truncated at {len(jobs)} jobs.")
+        warn("Use --count to increase returned results or use filters to alter results.")
     return 0

@@ -6,7 +6,7 @@ import json
 import flux
 from flux.job import JobID, job_kvs_lookup
 from flux.util import fsd, parse_fsd
-from flux_engine.command.errors import CommandError
+from flux_engine.command.errors import CommandError, warn
 from flux_engine.command.options import Parser
 
 
@@ -45,6 +45,8 @@ def _duration(handle, jobid, text):
 
 def main(argv):
     parser = Parser("flux-update")
+    parser.flag("-n", "--dry-run", text="print the updates, in JSON, and no more")
+    parser.flag("-v", "--verbose", text="print each update that was made")
     parser.add_argument("jobid", metavar="JOBID", type=JobID)
     parser.add_argument("updates", metavar="KEY=VALUE", nargs="+")
     args = parser.parse_args(argv)
@@ -62,4 +64,9 @@ def main(argv):
             updates[path] = json.loads(value)
         except ValueError:
             updates[path] = value
+    if args.dry_run:
+        print(json.dumps(updates))
+        return
     handle.rpc("job-manager.update", {"id": args.jobid, "updates": updates}).get()
+    for path, value in updates.items() if args.verbose else ():
+        warn(f"flux-update: INFO: updated {path} to {value}")

@@ -4,6 +4,8 @@
 `next_state` alone derives a state from an event, for live jobs and for those read from an eventlog.
 """
 
+import signal
+
 NEW, DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 1, 2, 4, 8, 16, 32, 64
 PENDING = DEPEND | PRIORITY | SCHED
 RUNNING = RUN | CLEANUP
@@ -82,3 +84,13 @@ def result(status, end_event):
             return TIMEOUT
         return FAILED
     return COMPLETED if status == 0 else FAILED
+
+
+def ending(status):
+    """How a job's tasks or its shell ended, by its wait status, as commands print it; empty for success."""
+    number, code = status & 0x7F, status >> 8
+    if not number and code <= 128:
+        return f"task(s) exited with exit code {code}" if code else ""
+    who, number = ("job shell", number) if number else ("task(s)", code - 128)
+    known = number < signal.NSIG and signal.strsignal(number)
+    return f"{who} {known or f'Unknown signal {number}'}"

@@ -1,44 +1,82 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux job attach``: show a job's output, and end with its exit status."""
 
+import os
 import sys
 
 import flux
-from flux.job import JobID, JobWatcher, cancel_async
-from flux_engine.command.errors import warn
+from flux.job import JobID, cancel_async, event_watch_async
+from flux.job.output import output_event_watch_async
+from flux_engine.command.errors import CommandError, warn
+from flux_engine.formats import states
 
 
-class _Stream:
-    """Standard output or error as `JobWatcher` writes to it; it puts the job's id before a labelled line, which real ``attach`` does not."""
+class _Attachment:
+    """The output and the events of a job, as they come; `status` is its wait status, None without one, `code` the exit code."""
 
-    def __init__(self, stream, is_labelled):
-        self._stream = stream
-        self._is_labelled = is_labelled
+    def __init__(self, handle, args):
+        self.args = args
+        self.status = None
+        self.code = 0
+        self._began = None
+        event_watch_async(handle, args.id).then(self._event)
+        output_event_watch_async(handle, args.id, nowait=True).then(self._output)
 
-    def write(self, text):
-        sys.stdout.flush()
-        self._stream.write(text.partition(": ")[2] if self._is_labelled else text)
-        self._stream.flush()
+    def _print(self, event, text):
+        warn(f"{event.timestamp - (self._began or event.timestamp):.3f}s: {text}")
 
-    def flush(self):
-        """Nothing is kept."""
+    def _event(self, future):
+        event = future.get_event()
+        if event is None:
+            return
+        self._began = self._began or event.timestamp
+        if event.name == "exception":
+            context = {"note": "", **event.context}
+            text = "job.exception {id} type={type} severity={severity} {note}"
+            self._print(event, text.format(id=self.args.id, **context))
+            if context["severity"] == 0:
+                self.code = self.code or 1  # that of a job that never starts
+        elif self.args.show_events:
+            self._print(event, f"job.{event.name} {event.context_string}".rstrip())
+        if event.name == "finish":
+            self.status = status = event.context["status"]
+            self.code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8
+
+    def _output(self, future):
+        try:
+            event = future.get_event()
+        except FileNotFoundError:
+            return  # of a mock job
+        if event is None:
+            return
+        if event.name == "log":
+            self._print(event, event.render())
+        elif event.name == "redirect":
+            warn(event.render())
+        elif event.name == "data" and event.data is not None:
+            stream = getattr(sys, event.stream)
+            sys.stdout.flush()
+            stream.write(f"{event.rank}: {event.data}" if self.args.label_io else event.data)
+            stream.flush()
 
 
 def attach(args):
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8")
     handle = flux.Flux()
-    watcher = JobWatcher(handle, labelio=args.label_io, log_events=args.show_events)
-    streams = [_Stream(stream, args.label_io) for stream in (sys.stdout, sys.stderr)]
-    watcher.add_jobid(args.id, *streams)
+    job = _Attachment(handle, args)
     while True:
         try:
             handle.reactor_run()
             break
+        except FileNotFoundError:
+            raise CommandError(f"Failed to attach to {args.id.orig}: No such job") from None
         except KeyboardInterrupt:
             warn("flux-job: canceling job")
             cancel_async(handle, args.id, "interrupted by ctrl-C")
-    if watcher.exitcode:
-        warn(f"flux-job: {args.id}: exit status {watcher.exitcode}")
-    return watcher.exitcode
+    if job.status:
+        warn(f"flux-job: {states.ending(job.status)}")
+    return job.code
 
 
 def add_commands(parser):

@@ -41,7 +41,24 @@ def status(args):
     return max(codes)
 
 
+def _wait_all(args):
+    """Wait for all waitable jobs, and print those that have failed, or all; returns the status."""
+    handle, code = flux.Flux(), 0
+    while True:
+        try:
+            answer = flux.job.wait(handle)
+        except ChildProcessError:
+            return code
+        if not answer.success:
+            code = 1
+        if args.verbose or not answer.success:
+            text = answer.errstr.decode() or "job completed successfully"
+            warn(f"{JobID(answer.jobid)}: {text}")
+
+
 def wait(args):
+    if args.all:
+        return _wait_all(args)
     try:
         answer = flux.job.wait(flux.Flux(), *([] if args.id is None else [args.id]))
     except OSError as exc:
@@ -50,6 +67,7 @@ def wait(args):
         print(JobID(answer.jobid))
     if not answer.success:
         raise CommandError(answer.errstr.decode())
+    return 0
 
 
 def add_commands(parser):
@@ -57,4 +75,6 @@ def add_commands(parser):
     one.flag("-v", "--verbose", text="print how those ended that failed")
     one.add_argument("ids", metavar="JOBID", nargs="+", type=JobID)
     one = parser.command("wait", wait, "wait for a waitable job, or any")
+    one.flag("-a", "--all", text="for all of them; print those that have failed")
+    one.flag("-v", "--verbose", text="with --all: print the others too")
     one.add_argument("id", metavar="JOBID", nargs="?", type=JobID)

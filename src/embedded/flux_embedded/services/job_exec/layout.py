@@ -38,41 +38,53 @@ def slot_shape(resources):
 
 
 def place(jobspec, R):
-    """The tasks of a job, in order of their number (list of Placed)."""
-    per_node, per_slot = slot_shape(jobspec["resources"])
-    nodes = []
-    for broker_rank, children in sorted(rset.children(R).items()):
-        cores = len(idset.ids(children.get("core", "")))
-        nodes.append((broker_rank, per_node or max(1, cores // per_slot)))
-    nslots = R["execution"].get("nslots") or sum(slots for _, slots in nodes)
-    ntasks = count_tasks(jobspec, nslots)
-    # Tasks fill the slots node by node; tasks beyond the slots start again at the first.
-    shares = [0] * len(nodes)
-    left = ntasks
-    while left > 0:
-        for index, (_, slots) in enumerate(nodes):
-            take = min(slots, left)
-            shares[index] += take
-            left -= take
-    tasks = []
-    for index, (broker_rank, _) in enumerate(nodes):
-        for local_id in range(shares[index]):
-            tasks.append(Placed(len(tasks), index, broker_rank, local_id))
+    """The tasks of a job, in order of their number (list of Placed); ValueError for shell options that place them in another way."""
+    options = shell_options(jobspec)
+    nodes = sorted(rset.children(R).items())
+    cores = [len(idset.ids(children.get("core", ""))) for _, children in nodes]
+    left = shares(options.get("per-resource"), cores) or fill(jobspec, R, cores)
+    taskmap = options.get("taskmap") or {"scheme": "block"}
+    stride = int(taskmap.get("value") or 1) if taskmap["scheme"] == "cyclic" else max(left)
+    if taskmap["scheme"] not in ("block", "cyclic") or stride < 1:
+        raise ValueError(f"failed to map tasks with {taskmap}: expected block, cyclic or cyclic:N")
+    tasks, local_ids = [], [0] * len(nodes)
+    while any(left):
+        for index, (broker_rank, _) in enumerate(nodes):
+            for _ in range(min(stride, left[index])):
+                tasks.append(Placed(len(tasks), index, broker_rank, local_ids[index]))
+                local_ids[index] += 1
+                left[index] -= 1
     return tasks
 
 
-#: The tasks of ``flux batch`` and ``flux alloc``; the instance starts in the first one.
-ONE_EACH = {"type": "node"}
+def shares(per_resource, cores):
+    """The number of tasks on each node by the shell option ``per-resource``; None without it."""
+    if per_resource is None:
+        return None
+    kind, count = per_resource["type"], per_resource.get("count", 1)
+    if kind not in ("node", "core"):
+        raise ValueError(f"error distributing {count} tasks per-{kind} over R")
+    return [count * (n if kind == "core" else 1) for n in cores]
+
+
+def fill(jobspec, R, cores):
+    """The number of tasks on each node: they fill the slots node by node; those beyond the slots start again at the first."""
+    per_node, per_slot = slot_shape(jobspec["resources"])
+    slots = [per_node or max(1, n // per_slot) for n in cores]
+    found = [0] * len(slots)
+    left = count_tasks(jobspec, R["execution"].get("nslots") or sum(slots))
+    while left > 0:
+        for index, room in enumerate(slots):
+            take = min(room, left)
+            found[index] += take
+            left -= take
+    return found
 
 
 def shell_options(jobspec):
-    """The shell options of a jobspec; ValueError if one of them requests an unsupported placement of tasks."""
+    """The shell options of a jobspec."""
     shell = jobspec["attributes"]["system"].get("shell") or {}
-    options = shell.get("options") or {}
-    by_node = options.get("per-resource")
-    if "taskmap" in options or by_node not in (None, ONE_EACH, {**ONE_EACH, "count": 1}):
-        raise ValueError("the embedded instance has no shell options taskmap and per-resource")
-    return options
+    return shell.get("options") or {}
 
 
 def task_environment(base, job_id, tasks, task, uri):

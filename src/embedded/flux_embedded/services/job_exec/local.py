@@ -10,7 +10,9 @@ import json
 import os
 import signal
 import socket
+from syslog import LOG_EMERG, LOG_NOTICE
 
+from flux.util import fsd
 from flux_embedded.services.job_exec import base, layout, shell
 from flux_embedded.services.job_exec.mock import EXPIRED
 from flux_embedded.services.job_exec.output import Output
@@ -35,6 +37,8 @@ class LocalJob(base.ExecJob):
         self._ending = False
         self._directory = None
         self._templates = None
+        self._options = {}
+        self._limits = self._warning = ()
 
     def start(self):
         self.service.append(self.id, "exec.eventlog", ("init", None), ("starting", None))
@@ -46,21 +50,26 @@ class LocalJob(base.ExecJob):
             submitted = json.loads(J)["attributes"].get("system") or {}
             environment = submitted.get("environment") or {}
             command = jobspec["tasks"][0]["command"]
-            options = layout.shell_options(jobspec)
+            self._options = options = layout.shell_options(jobspec)
             self._tasks = layout.place(jobspec, self.R)
             if not self._tasks:
                 raise ValueError("the job has no tasks")
+            self._limits = shell.limits(options.get("rlimit") or {})
+            self._warning = shell.warning(options.get("signal"))
             argv = [command] if isinstance(command, str) else list(command)
             name = (system.get("job") or {}).get("name") or os.path.basename(argv[0])
             cwd = system.get("cwd") or "/"
             self._make_directory(system, name)
             self._output = Output(self.service, self.id, options, self._tasks, self._templates)
             self._output.open(cwd)
-            stdin = self._stdin(options, cwd)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as exc:
-            note = f"cannot start job: {exc}"
-            self.answer("exception", {"severity": 0, "type": "exec", "note": note})
-            self._end(None)
+            self._fail(f"cannot start job: {exc}", 1 << 8)
+            return
+        try:
+            stdin = self._stdin(cwd)
+        except OSError as exc:
+            note = f"error opening input file '{exc.filename}': {exc.strerror}"
+            self._fail(note, signal.SIGTERM)
             return
         if not os.path.isdir(cwd):
             cwd = "/tmp"
@@ -75,23 +84,42 @@ class LocalJob(base.ExecJob):
         self._directory = shell.Directory(rundir, base_name, system.get("files") or {})
         self._templates = shell.Templates(self.id, name, self._directory.path)
 
-    def _stdin(self, options, cwd):
+    def _stdin(self, cwd):
         """The file for standard input, which can be read, or None."""
-        stdin = lookup_path(options, "input.stdin")
+        stdin = lookup_path(self._options, "input.stdin")
         if not isinstance(stdin, dict) or stdin.get("type") != "file":
             return None
-        path = os.path.join(cwd, self._templates.render(stdin["path"]))
+        path = os.path.join(cwd, self._templates.render(str(stdin.get("path", ""))))
         open(path, "rb").close()
         return path
 
+    def _fail(self, note, status):
+        """The job shell gives up before it has started a task, and ends with a wait status."""
+        self.answer("start", {})
+        if self._output is not None:
+            self._output.log(note, LOG_EMERG)
+        self.answer("exception", {"severity": 0, "type": "exec", "note": note})
+        self._end(status)
+
     def _watch_time(self):
-        """Wait for the end of the job's time."""
+        """Wait for the end of the job's time, and before it for the time of the shell option ``signal``."""
         self.cancel_alarm()
         if self.expiration:
-            self.set_alarm(self.expiration, self._expire)
+            left, _ = self._warning
+            early = left and self.expiration - left > self.service.kernel.time
+            when = self.expiration - left if early else self.expiration
+            self.set_alarm(when, self._warn if early else self._expire)
+
+    def _warn(self):
+        left, signum = self._warning
+        text = f"signal: job will expire in {fsd(left)}, sending {signum.name} to job"
+        self._output.log(text, LOG_NOTICE)
+        self.kill(signum)
+        self._watch_time()
 
     def _shell_events(self):
-        init = {"leader-rank": self._tasks[0].broker_rank, "size": 1 + self._tasks[-1].node}
+        size = 1 + max(task.node for task in self._tasks)
+        init = {"leader-rank": self._tasks[0].broker_rank, "size": size}
         events = ("shell.init", init), ("shell.start", None)
         self.service.append(self.id, "exec.eventlog", *events)
 
@@ -130,6 +158,7 @@ class LocalJob(base.ExecJob):
                 lambda stream, data, rank=task.rank: self._output.write(rank, stream, data),
                 lambda status, rank=task.rank: self._task_ended(rank, status),
                 opened,
+                self._limits,
             )
         finally:
             if opened is not None:
@@ -142,7 +171,7 @@ class LocalJob(base.ExecJob):
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         host = socket.gethostname()
         note = f"task {task.rank} (host {host}): start failed: {command}: {reason}"
-        self._output.fatal(note)
+        self._output.log(note, LOG_EMERG)
         request = {"id": self.id, "type": "exec", "severity": 0, "note": note}
         self._ending = True
         self.service.notify("job-manager.raise", request)
@@ -200,7 +229,7 @@ class LocalJob(base.ExecJob):
     # -- ending --------------------------------------------------------------------------------------
 
     def _end(self, status):
-        """All tasks have ended, with a wait status; None: none was ever started."""
+        """All tasks have ended, or none could be started; the job ends with a wait status."""
         if self._over:
             return
         self._over = True
@@ -209,19 +238,15 @@ class LocalJob(base.ExecJob):
             self._output.close()
         if self._directory is not None:
             self._directory.remove()
-        if status is not None:
-            leader = rset.ranks(self.R)[0]
-            self.service.append(
-                self.id,
-                "exec.eventlog",
-                ("shell-exit", {"rank": leader, "wait_status": status}),
-                ("complete", {"status": status}),
-                ("done", None),
-            )
-        else:
-            self.service.append(self.id, "exec.eventlog", ("done", None))
-        if status is not None:
-            self.answer("finish", {"status": status})
+        leader = rset.ranks(self.R)[0]
+        self.service.append(
+            self.id,
+            "exec.eventlog",
+            ("shell-exit", {"rank": leader, "wait_status": status}),
+            ("complete", {"status": status}),
+            ("done", None),
+        )
+        self.answer("finish", {"status": status})
         self.release()
 
     def abandon(self):

@@ -91,9 +91,9 @@ class Output:
         lines[-1] = lines[-1][:-1]
         self._log([("data", _data(stream, task, line)) for line in lines if line])
 
-    def fatal(self, message):
-        """A message of the shell before it gives up."""
-        self._log([("log", {"rank": 0, "level": 0, "message": message})])
+    def log(self, message, level):
+        """A message of the shell; LOG_EMERG: it gives up."""
+        self._log([("log", {"rank": 0, "level": level, "message": message})])
 
     def close(self):
         for handle in self._handles.values():

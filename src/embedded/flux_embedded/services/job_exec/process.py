@@ -2,6 +2,7 @@
 """A child process watched by the reactor."""
 
 import os
+import resource
 import selectors
 import signal
 import subprocess
@@ -50,12 +51,13 @@ class Process:
             stream
         on_exit: ``on_exit(wait_status)``, after the end of both streams
         stdin: a file object, or None for /dev/null
+        limits: resource limits, [(resource, (soft, hard))]
 
     Raises:
         OSError: it cannot be started
     """
 
-    def __init__(self, service, argv, env, cwd, on_output, on_exit, stdin=None):
+    def __init__(self, service, argv, env, cwd, on_output, on_exit, stdin=None, limits=()):
         self.service = service
         self.on_output = on_output
         self.on_exit = on_exit
@@ -68,6 +70,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
+            preexec_fn=(lambda: [resource.setrlimit(*one) for one in limits]) if limits else None,
         )
         self.pid = self._popen.pid
         self._streams = {}

@@ -5,12 +5,40 @@ import base64
 import json
 import os
 import re
+import resource
 import shutil
+import signal
 import tempfile
 
 from flux_engine.formats import jobid
 
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
+
+
+def limits(rlimit):
+    """The soft limits of the shell option ``rlimit`` that differ from this process's: [(resource, (soft, hard))].
+
+    Raises:
+        ValueError: one is unknown, or no number
+    """
+    found = []
+    for name, value in rlimit.items():
+        which = getattr(resource, f"RLIMIT_{name.upper()}", None)
+        if which is None or type(value) is not int:
+            raise ValueError(f"rlimit: invalid shell option rlimit.{name}={json.dumps(value)}")
+        soft, hard = resource.getrlimit(which)
+        if hard != resource.RLIM_INFINITY and not 0 <= value <= hard:
+            value = hard
+        if value != soft:
+            found.append((which, (value, hard)))
+    return found
+
+
+def warning(option):
+    """(seconds, signal) of the shell option ``signal``: the tasks get the signal that long before the job expires; 0 s: never."""
+    if not option:
+        return 0.0, signal.SIGUSR1
+    return float(option["timeleft"]), signal.Signals(option["signum"])
 
 
 class Directory:

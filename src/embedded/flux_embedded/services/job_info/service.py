@@ -39,11 +39,13 @@ class JobInfo(Service):
     @request("lookup", guest=True, form={"id": int, "keys": [str], "flags": int})
     def lookup(self, msg):
         id, keys, flags = msg.body["id"], msg.body["keys"], msg.body["flags"]
-        try:
-            where = jobid.kvs_dir(id)
-            values = {key: self.ctx.kvs.value(f"{where}.{key}") for key in ("eventlog", *keys)}
-        except (OSError, ValueError):
-            raise OSError(errno.ENOENT, "invalid job id or key") from None
+        values = {}
+        for key in ("eventlog", *keys):
+            try:
+                values[key] = self.ctx.kvs.value(f"{jobid.kvs_dir(id)}.{key}")
+            except (OSError, ValueError):
+                text = f"{key}: key not found" if values else "invalid job id"
+                raise OSError(errno.ENOENT, text) from None
         log = values["eventlog"]
         if msg.is_guest and not _may_see(msg, log):
             raise OSError(errno.EPERM, "access is restricted to job/instance owner")

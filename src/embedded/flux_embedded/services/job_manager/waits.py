@@ -10,9 +10,9 @@ idle        -> ``{pending: N}`` when no job is in RUN or CLEANUP; N jobs are sti
 """
 
 import errno
-import signal
 
 from flux_embedded.services.job_manager.part import Part
+from flux_engine.formats import states
 from flux_engine.formats.jobid import MAX_ID
 from flux_engine.formats.states import FLAG_WAITABLE, PENDING, RUNNING
 from flux_engine.kernel.service import request
@@ -114,15 +114,5 @@ def outcome(job):
     """(success, text) of a job that has ended, the text as ``flux job wait`` shows it."""
     if job.first_fatal is not None:
         kind, note = job.first_fatal["type"], job.first_fatal.get("note") or ""
-        if kind == "cancel":
-            return False, f"job was canceled: {note}" if note else "job was canceled"
         return False, f"Fatal exception type={kind} {note}".rstrip()
-    status = job.status or 0
-    if status == 0:
-        return True, ""
-    if status & 0x7F:
-        return False, f"task(s) {signal.strsignal(status & 0x7F)}"
-    code = status >> 8
-    if code > 128 and signal.strsignal(code - 128):
-        return False, f"task(s) {signal.strsignal(code - 128)}"
-    return False, f"task(s) exited with exit code {code}"
+    return not job.status, states.ending(job.status or 0)

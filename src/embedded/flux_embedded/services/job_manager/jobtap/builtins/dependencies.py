@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Schemes of dependencies (RFC 26).
 
-- ``.dependency-after``: afterstart, afterany, afterok and afternotok. A job that never got resources satisfies only
+- ``.dependency-after``: afterstart (also as after), afterany, afterok and afternotok. A job that never got resources satisfies only
   ``afterany``.
 - ``.begin-time``: a job waits for a time; the value is seconds since the epoch.
 """
@@ -12,6 +12,7 @@ from flux_engine.formats.states import COMPLETED, INACTIVE
 
 #: scheme -> prefix of the description in the eventlog
 KINDS = {
+    "after": "after-start",  # deprecated
     "afterstart": "after-start",
     "afterany": "after-finish",
     "afterok": "after-success",
