@@ -245,6 +245,12 @@ $ printf '[job-manager.housekeeping]\ncommand = ["sleep", "60"]\n' | flux config
 $ flux housekeeping list -i 0,3 -o '{nnodes} {ranks} {pending.ranks} {pending.nnodes} {nodelist}'; flux housekeeping list -i 3 -n
 NNODES RANKS ACTIVE_RANKS #ACTIVE NODELIST
 1 0 0 1 vm
+$ flux housekeeping kill
+1! flux-housekeeping: ERROR: specify at least one of --targets, --jobid, or --all
+$ flux housekeeping kill -t 2-3; flux housekeeping kill --targets=nosuch
+1! ...
+$ flux housekeeping kill --targets=0; timeout 10 sh -c 'until flux housekeeping list -no {pending.ranks} | grep -x 1; do :; done'
+1
 $ flux housekeeping kill --all; flux cancel --all -q; flux config load </dev/null; flux jobs -no '{id}'
 # the rest
 $ LC_ALL=C flux job id --to=f58 1234567890; FLUX_F58_FORCE_ASCII= flux job id --to=f58 1234567890

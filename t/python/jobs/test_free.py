@@ -149,6 +149,8 @@ def test_housekeeping_kill(four):
     assert frees(four) == []
     four.rpc("job-manager.housekeeping-kill", {"jobid": id + 1, "signum": 15})
     assert visit(four).active == {0, 1, 2, 3}
+    four.rpc("job-manager.housekeeping-kill", {"signum": 15, "ranks": "1,3,7"})
+    assert visit(four).active == {0, 2} and frees(four) == []
     four.rpc("job-manager.housekeeping-kill", {"signum": 15})
     assert frees(four) == [("0-3", True)]
 

@@ -24,7 +24,7 @@ from syslog import LOG_INFO
 
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
-from flux_engine.kernel.service import Service, check_form, request
+from flux_engine.kernel.service import Service, request
 from flux_engine.modules.pymodule import ModuleTask
 
 #: An entry of the log.
@@ -73,17 +73,17 @@ class AttrService(Service):
 
     name = "attr"
 
-    @request("get", guest=True)
+    @request("get", guest=True, form={"name": str})
     def get(self, msg):
-        name = _string(msg, "name")
+        name = msg.body["name"]
         value = self.ctx.attrs.get(name)
         if value is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         self.respond(msg, {"value": value, "flags": self.ctx.attrs.flags(name)})
 
-    @request("set")
+    @request("set", form={"name": str, "value": str})
     def set(self, msg):
-        self.ctx.attrs.set(_string(msg, "name"), _string(msg, "value"))
+        self.ctx.attrs.set(msg.body["name"], msg.body["value"])
         self.respond(msg)
 
 
@@ -102,9 +102,9 @@ class NameService(Service):
 
     name = "service"
 
-    @request("add")
+    @request("add", form={"service": str})
     def add(self, msg):
-        name = _string(msg, "service")
+        name = msg.body["service"]
         if not name or "." in name:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         try:
@@ -116,9 +116,9 @@ class NameService(Service):
             raise FileExistsError(errno.EEXIST, text) from None
         self.respond(msg)
 
-    @request("remove")
+    @request("remove", form={"service": str})
     def remove(self, msg):
-        self.kernel.remove_service(_string(msg, "service"), msg.sender)
+        self.kernel.remove_service(msg.body["service"], msg.sender)
         self.respond(msg)
 
 
@@ -144,15 +144,15 @@ class EventService(Service):
                 self.kernel.send(endpoint, event)
         self.respond(msg, {"seq": self.seq})
 
-    @request("subscribe", guest=True)
+    @request("subscribe", guest=True, form={"topic": str})
     def subscribe(self, msg):
-        self.subscribers.setdefault(msg.sender, Counter())[_string(msg, "topic")] += 1
+        self.subscribers.setdefault(msg.sender, Counter())[msg.body["topic"]] += 1
         self.respond(msg)
 
-    @request("unsubscribe", guest=True)
+    @request("unsubscribe", guest=True, form={"topic": str})
     def unsubscribe(self, msg):
         topics = self.subscribers.get(msg.sender, {})
-        topic = _string(msg, "topic")
+        topic = msg.body["topic"]
         if topic not in topics:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         topics[topic] -= 1
@@ -163,8 +163,3 @@ class EventService(Service):
     @request("disconnect", guest=True)
     def disconnect(self, msg):
         self.subscribers.pop(msg.sender, None)
-
-
-def _string(msg, key):
-    check_form(msg.body, {key: str}, msg.topic)
-    return msg.body[key]

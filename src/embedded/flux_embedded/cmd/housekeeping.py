@@ -55,16 +55,19 @@ class Row(RankSet):
         self.pending.add(other.pending)
 
 
+def _ranks(hosts, text):
+    """The ranks (IDset) that an option names, by an idset or a hostlist; None without it."""
+    try:
+        return text and IDset(text)
+    except ValueError:
+        return IDset(hosts.index(text))
+
+
 def list_command(args):
     layout = Formats("flux-housekeeping", FORMATS).layout(args.format, HEADINGS)
     handle = flux.Flux()
     hosts = Hostlist(handle.attr_get("hostlist"))
-    included = args.include
-    if included is not None:
-        try:
-            included = IDset(included)
-        except ValueError:
-            included = IDset(hosts.index(included))
+    included = _ranks(hosts, args.include)
     sets = [f"{prefix}{name}" for prefix in ("", "pending.") for name in RankSet.COLUMNS]
     rows = Deduplicator(layout, sets, Row.add)
     running = handle.rpc("job-manager.stats-get").get()["housekeeping"]["running"]
@@ -76,12 +79,15 @@ def list_command(args):
 
 
 def kill(args):
-    if args.jobid is None and not args.all:
-        raise CommandError("specify --jobid or --all")
+    if args.jobid is None and not (args.all or args.targets):
+        raise CommandError("specify at least one of --targets, --jobid, or --all")
+    handle = flux.Flux()
     payload = {"signum": args.signal}
     if args.jobid is not None:
         payload["jobid"] = args.jobid
-    flux.Flux().rpc("job-manager.housekeeping-kill", payload).get()
+    if args.targets:
+        payload["ranks"] = _ranks(Hostlist(handle.attr_get("hostlist")), args.targets).encode()
+    handle.rpc("job-manager.housekeeping-kill", payload).get()
 
 
 def main(argv):
@@ -91,6 +97,7 @@ def main(argv):
     one.add_table()
     one = parser.command("kill", kill, "send them a signal")
     one.add_argument("-s", "--signal", metavar="N", type=int, default=15, help="its number")
+    one.add_argument("-t", "--targets", metavar="RANKS|HOSTS", help="those on these")
     one.add_argument("-j", "--jobid", metavar="JOBID", type=JobID, help="those of this job")
     one.flag("--all", text="all of them")
     return parser.run(argv)

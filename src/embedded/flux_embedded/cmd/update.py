@@ -22,10 +22,7 @@ def _attribute(key):
 def _duration(handle, jobid, text):
     """A new duration in seconds, 0 for none; ``+`` and ``-`` count from the present one."""
     sign = text[:1] if text[:1] in "+-" else ""
-    try:
-        seconds = parse_fsd(text[len(sign) :])
-    except OSError:
-        raise CommandError("invalid Flux standard duration") from None
+    seconds = parse_fsd(text[len(sign) :])
     if seconds == float("inf"):
         seconds = 0.0
     if not sign:

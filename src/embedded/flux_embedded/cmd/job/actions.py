@@ -4,7 +4,7 @@
 import sys
 
 import flux
-from flux.job import JobID
+from flux.job import JobID, job_raise
 from flux_embedded.cmd.lib.ask import ask
 from flux_engine.command.errors import CommandError, warn
 from flux_engine.formats.states import FLAG_NAMES
@@ -32,10 +32,7 @@ def submit(args):
 
 
 def raise_exception(args):
-    payload = {"id": args.id, "type": args.type, "severity": args.severity}
-    if args.note:
-        payload["note"] = " ".join(args.note)
-    flux.Flux().rpc("job-manager.raise", payload).get()
+    job_raise(flux.Flux(), args.id, args.type, args.severity, " ".join(args.note) or None)
 
 
 def urgency(args):

@@ -49,6 +49,13 @@ class ExecJob:
                 self.answer("exception", {"severity": 0, "type": "node-failure", "note": note})
                 return
 
+    def finish(self, status, *events):
+        """The job has ended with a wait status; `events` are for the eventlog of its execution."""
+        events = (*events, ("complete", {"status": status}), ("done", None))
+        self.service.append(self.id, "exec.eventlog", *events)
+        self.answer("finish", {"status": status})
+        self.release()
+
     def release(self):
         """The last response: execution is done with all ranks."""
         self.answer("release", {"ranks": idset.text(rset.ranks(self.R)), "final": True})

@@ -239,15 +239,7 @@ class LocalJob(base.ExecJob):
         if self._directory is not None:
             self._directory.remove()
         leader = rset.ranks(self.R)[0]
-        self.service.append(
-            self.id,
-            "exec.eventlog",
-            ("shell-exit", {"rank": leader, "wait_status": status}),
-            ("complete", {"status": status}),
-            ("done", None),
-        )
-        self.answer("finish", {"status": status})
-        self.release()
+        self.finish(status, ("shell-exit", {"rank": leader, "wait_status": status}))
 
     def abandon(self):
         self._over = True

@@ -73,13 +73,10 @@ class MockJob(base.ExecJob):
             return
         self._over = True
         self.cancel_alarm()
-        if status is not None:
-            status = int(status)
-            self.service.append(
-                self.id, "exec.eventlog", ("complete", {"status": status}), ("done", None)
-            )
-            self.answer("finish", {"status": status})
-        self.release()
+        if status is None:
+            self.release()
+        else:
+            self.finish(int(status))
 
     def abandon(self):
         self.cancel_alarm()

@@ -54,8 +54,9 @@ class Scripts:
 
     def kill(self, body):
         """``script-kill``."""
-        for (id, _), process in list(self._running.items()):
-            if id == body["id"]:
+        ranks = idset.ids(body["ranks"]) if "ranks" in body else None
+        for (id, rank), process in list(self._running.items()):
+            if id == body["id"] and (ranks is None or rank in ranks):
                 process.kill(body["signum"])
 
     def abandon(self):

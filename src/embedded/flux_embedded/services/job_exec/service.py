@@ -9,7 +9,7 @@ kill                     ``{id, signum}``, no response wanted: a signal to its t
 expiration               ``{id, expiration}``, no response wanted: the job's end of time moved; 0: none
 script (S)               ``{id, userid, ranks, command}`` -> ``{rank, status}`` for each rank,
                          ENODATA: run a command once for each rank (housekeeping)
-script-kill              ``{id, signum}``, no response wanted
+script-kill              ``{id, signum, ranks?}``, no response wanted
 =======================  ====================================================================================
 
 A job is mock-executed when its jobspec has ``attributes.system.exec.test``, or the clock is virtual; else
@@ -106,7 +106,7 @@ class JobExec(Service):
     def _script(self, msg):
         self.scripts.start(msg)
 
-    @request("script-kill", form={"id": int, "signum": int})
+    @request("script-kill", form={"id": int, "signum": int, "ranks?": str})
     def _script_kill(self, msg):
         self.scripts.kill(msg.body)
         self.respond(msg)

@@ -17,7 +17,7 @@ from syslog import LOG_DEBUG, LOG_ERR
 
 from flux_embedded.services.job_manager.part import Part
 from flux_engine.formats import form, fsd, idset, jobid, rset
-from flux_engine.kernel.service import request
+from flux_engine.kernel.service import refusing, request
 
 
 def _mock_duration(value):
@@ -104,12 +104,15 @@ class Housekeeping(Part):
         visit.kill(15)
         visit.over = True
 
-    @request("housekeeping-kill", form={"signum": int, "jobid?": int})
+    @request("housekeeping-kill", form={"signum": int, "jobid?": int, "ranks?": str})
     def kill(self, msg):
-        """``housekeeping-kill``: signal the scripts of one job, or of all."""
+        """``housekeeping-kill``: signal the scripts of one job, or of all, on some ranks, or all."""
+        ranks = msg.body.get("ranks")
+        with refusing():
+            ranks = None if ranks is None else set(idset.ids(ranks))
         for visit in list(self.visits.values()):
             if msg.body.get("jobid") in (None, visit.job.id):
-                visit.kill(msg.body["signum"])
+                visit.kill(msg.body["signum"], ranks)
         self.service.respond(msg)
 
     def describe(self):
@@ -141,7 +144,7 @@ class Visit:
         self.t_start = self.service.now()
         self.active = set(rset.ranks(job.R)) - job.freed
         self._command, self._mock = command, mock
-        self._timers = []  # of mock scripts
+        self._timers = {}  # rank -> that of its mock script
         self._done = set()
         self._each = release_after == 0
         if release_after:
@@ -153,8 +156,8 @@ class Visit:
         if self.service.kernel.clock.virtual:
             for rank in sorted(self.active):
                 seconds = self._mock.get(rank, 0) if isinstance(self._mock, dict) else self._mock
-                timer = self.service.timer(seconds, lambda rank=rank: self._rank_done(rank))
-                self._timers.append(timer)
+                end = lambda rank=rank: self._rank_done(rank)
+                self._timers[rank] = self.service.timer(seconds, end)
             return
         request = {
             "id": self.job.id,
@@ -201,13 +204,14 @@ class Visit:
             self.housekeeping.ended(self)
         self.housekeeping.free(self.job, ranks, final)
 
-    def kill(self, signum):
-        """Signal the scripts."""
+    def kill(self, signum, ranks=None):
+        """Signal the scripts on some ranks (a set), or all."""
+        ranks = self.active if ranks is None else self.active & ranks
         if self.service.kernel.clock.virtual:
-            for timer in self._timers:
-                timer.stop()
-            for rank in sorted(self.active):
+            for rank in sorted(ranks):
+                if rank in self._timers:
+                    self._timers[rank].stop()
                 self._rank_done(rank)
         else:
-            request = {"id": self.job.id, "signum": signum}
+            request = {"id": self.job.id, "signum": signum, "ranks": idset.text(ranks)}
             self.service.notify("job-exec.script-kill", request)

@@ -29,7 +29,7 @@ purge                   ``{num_limit: N, force: bool}`` -> ``{count}``: the jobs
 getinfo                 -> ``{max_jobid}``
 getattr                 ``{id, attrs}`` -> an object with these of ``jobspec`` (with updates, without its
                         environment), ``R`` and ``eventlog`` of a job
-housekeeping-kill       ``{signum, jobid?}``
+housekeeping-kill       ``{signum, jobid?, ranks?}``
 stats-get               -> ``{active_jobs, inactive_jobs, max_jobid, housekeeping}``
 ======================  ====================================================================================
 
@@ -48,7 +48,7 @@ from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
-from flux_engine.formats import eventlog, policy, rset, states
+from flux_engine.formats import eventlog, rset, states
 from flux_engine.job_manager.job import Jobs
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
@@ -203,10 +203,9 @@ class JobManager(Service):
     def configure(self, config):
         former = self.config
         try:
-            policy.validate(config)
-            self.jobtap.check_config(config)
             # plugins of the configuration are loaded at start only
             self._configure(config)
+            self.jobtap.check_config(config)
         except OSError:
             # All or nothing: parts that have accepted the new one get the former again.
             self._configure(former)

@@ -27,8 +27,8 @@ def after_init(p):
     p.waiting = {}  # antecedent -> [(dependent, kind, description)]
     for scheme in KINDS:
         p.add_handler(f"job.dependency.{scheme}", after)
-    p.add_handler("job.event.start", after_started)
-    p.add_handler("job.event.clean", after_ended)
+    p.add_handler("job.event.start", lambda p, topic, args: settle_started(p, args["id"]))
+    p.add_handler("job.event.clean", lambda p, topic, args: settle_ended(p, args["id"]))
 
 
 def after(p, topic, args):
@@ -82,14 +82,6 @@ def why_never(p, antecedent, kind, text):
     if kind == "after-failure" and success:
         return f"afternotok: job {text} succeeded"
     return None
-
-
-def after_started(p, topic, args):
-    settle_started(p, args["id"])
-
-
-def after_ended(p, topic, args):
-    settle_ended(p, args["id"])
 
 
 def settle_started(p, antecedent):
