@@ -390,10 +390,10 @@ class Walk:
         # Groups with room when the walk began, or all to be looked at; None: not determined.
         self._groups: list[JobGroup] | None = None
         self._number = 0  # of the last source
-        # Heap of the sources of jobs, each with the place of its first possible job, with that job,
-        # and with the mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job
+        # Heap of the sources of jobs: the first possible job of each with its place, a number, the
+        # source, and the mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job
         # is examined while one of its jobs may be promised a start; None: another source.
-        self._sources: list[tuple[Any, int, int, Any, int | None, PendingJob]] = []
+        self._sources: list[tuple[Entry, int, Any, int | None]] = []
         self._is_stale = freed
         # masks of ranks for which no more jobs may be promised a start
         self._unpromised: set[int] = set()
@@ -450,9 +450,9 @@ class Walk:
             self._sources = [
                 one
                 for one in self._sources
-                if one[4] is not None
-                or one[3] is self.promises
-                or family_of(one[3].signature) not in self._refused_families
+                if one[3] is not None
+                or one[2] is self.promises
+                or family_of(one[2].signature) not in self._refused_families
             ]
             heapq.heapify(self._sources)
 
@@ -509,25 +509,22 @@ class Walk:
             job = self._first_of(source, ranks)
             if job is not None:
                 self._number += 1
-                self._sources.append((job.order, job.jobid, self._number, source, ranks, job))
+                self._sources.append((entry_of(job), self._number, source, ranks))
             backlog.effort += LOOK
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
                 backlog.effort = 0
         heapq.heapify(self._sources)
 
-    def _firsts(
-        self, groups: list[JobGroup]
-    ) -> list[tuple[Any, int, int, Any, int | None, PendingJob]]:
+    def _firsts(self, groups: list[JobGroup]) -> list[tuple[Entry, int, Any, int | None]]:
         """Return groups as sources, each with its first job: as `_first_of`, without calls."""
         begun = self._number + 1
         self._number += len(groups)
         self.backlog.effort += LOOK * len(groups)
         return [
-            (order, jobid, number, group, None, job)
+            (group.blocks[0][0], number, group, None)
             for number, group in enumerate(groups, begun)
-            if not group.is_shut
-            for order, jobid, job in group.blocks[0][:1]
+            if group.count and not group.is_shut
         ]
 
     def _next(self) -> PendingJob | None:
@@ -541,7 +538,7 @@ class Walk:
         promises, place = self.promises, self._place
         job: PendingJob | None
         while sources:
-            order, jobid, number, source, ranks, job = sources[0]
+            (order, jobid, job), number, source, ranks = sources[0]
             is_promised = source is promises
             if not (  # known to be still the first
                 job.queued
@@ -576,7 +573,7 @@ class Walk:
             if job is None:
                 heapq.heappop(sources)
             else:
-                heapq.heapreplace(sources, (job.order, job.jobid, number, source, ranks, job))
+                heapq.heapreplace(sources, (entry_of(job), number, source, ranks))
             backlog.effort += LOOK
         return newcomer
 
