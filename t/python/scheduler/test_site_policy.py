@@ -209,6 +209,12 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
     assert over(max={"nodes": 2}, banks=["blue"], deny=True) == [
         ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed")
     ]
+    # The entry is the one that denies it, also when another is new.
+    strict = {"per": "bank", "max": {"nodes": 2}, "banks": ["blue"], "deny": True}
+    wide = {"per": "user", "max": {"jobs": 99}}
+    assert would_be_over(rig, limits={"all": wide, "small": strict}) == [
+        ("small", "pending", ["ƒ6"], "limit small: needs 3 nodes, at most 2 are allowed")
+    ]
     # Nothing has changed: what is free goes to the next in the queue.
     assert rig.answer("limits")["limits"] == []
     rig.free(2)

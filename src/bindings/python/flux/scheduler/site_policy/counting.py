@@ -202,6 +202,14 @@ class Counted:
         self.waits, self.least = False, None  # type: bool, Any
 
 
+class Denied(ValueError):
+    """A job that can never run. `entry`: name of the entry that denies it."""
+
+    def __init__(self, text: str, entry: str) -> None:
+        super().__init__(text)
+        self.entry = entry
+
+
 class CountingRule(CountedRule, TableRule):
     """Counts jobs by the entries of its table. A subclass implements `CountedRule.hold` and:
 
@@ -457,7 +465,7 @@ class ScopedRule(CountingRule):
     def objection(self, job: PendingJob, names: list[str]) -> tuple[str, str] | None:
         try:
             self.alloc(job, SystemAttributes.of_job(job))
-        except ValueError as exc:
-            return names[0], str(exc)
+        except Denied as exc:
+            return exc.entry, str(exc)
         found = self.first_over(job, self.counted_in(job))
         return found and (found[0].entry.name, str(self.sentence(*found, job)))

@@ -27,6 +27,7 @@ from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counting import (
     Counted,
+    Denied,
     Scope,
     ScopedRule,
     ScopedUse,
@@ -131,11 +132,12 @@ class LimitUse(ScopedUse):
         if self.certain:
             self.count_claims()
 
-    def count_claims(self) -> None:
+    def count_claims(self, fit: bool = False) -> None:
         """Update `claims` after `head`, `certain` or `demoted` has changed; and while there are
-        `certain` jobs, after more is used or pending."""
+        `certain` jobs, after more is used or pending. `fit`: all pending jobs are known to fit
+        together."""
         certain, others = len(self.certain), (self.head is not None) + len(self.demoted)
-        fit = certain and self.over(self.pending) is None
+        fit = fit or not certain or self.over(self.pending) is None
         self.claims[:] = others + certain, others if fit else others + certain
 
     def room(self, each: Amount) -> float:
@@ -175,7 +177,7 @@ class LimitRule(ScopedRule):
         for use in known.uses:
             alone = self._exceeds_alone(use, job) if use.entry.deny else None
             if alone is not None:
-                raise ValueError(alone)
+                raise Denied(alone, use.entry.name)
         for use in known.uses:
             if use.entry.strict and use.over(known.least) is not None:
                 self._note_head(use, job)
@@ -343,7 +345,7 @@ class LimitRule(ScopedRule):
         for use in uses:  # later jobs leave its needs
             if job.jobid not in use.certain:
                 use.certain[job.jobid] = job
-                use.count_claims()
+                use.count_claims(fit=True)
         # Later jobs may take it over a soft limit, and then go ahead of it.
         return len(uses) == len(self.counted_in(job))
 
