@@ -1,7 +1,7 @@
 """``_flux._core``: the functions of libflux-core that the bindings call."""
 
 import flux.wrapper
-from _flux import broker, constants, debugger, futures, handle, job, kvs, messages, reactor  # noqa: F401
+from _flux import broker, constants, futures, handle, job, kvs, messages, reactor  # noqa: F401
 from _flux.ffi import FFI
 from _flux.function import Library, Wrapped, look_up
 

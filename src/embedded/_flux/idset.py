@@ -11,6 +11,8 @@ from flux_engine.formats import idset as text_form
 INVALID_ID = (1 << 32) - 2
 #: The smallest id that no set can have.
 LIMIT = 1 << 31
+_FLAG_NAMES = ("AUTOGROW", "BRACKETS", "RANGE", "INITFULL", "COUNT_LAZY", "ALLOC_RR")
+FLAGS = {f"IDSET_FLAG_{name}": 1 << bit for bit, name in enumerate(_FLAG_NAMES)}
 BRACKETS, RANGE = 2, 4
 
 

@@ -84,6 +84,17 @@ functions(
 )  # fmt: skip
 
 
+#: Whether a parallel debugger has attached (MPIR); the bindings keep it here.
+_debugged = [0]
+
+functions(
+    {
+        "int get_mpir_being_debugged (void)": lambda: _debugged[0],
+        "void set_mpir_being_debugged (int value)": lambda value: _debugged.__setitem__(0, value),
+    }
+)
+
+
 # -- submitting, waiting -----------------------------------------------------------------------------------
 
 

@@ -147,6 +147,8 @@ flux-shell[0]: FATAL: error opening input file '/home/user/nosuch.txt': No such 
 job shell Terminated
 $ flux run -n 1000 -l true 2>&1 | cut -d' ' -f2,4,5
 job.exception type=alloc severity=0
+$ flux job status 1234
+1! flux-job: ERROR: 1234: No such job
 $ flux job attach 1234
 1! flux-job: ERROR: Failed to attach to 1234: No such job
 $ flux run -N4 -l flux getattr rank | sort
@@ -238,6 +240,8 @@ validate
 $ flux job eventlog -p exec $(flux job last) | wc -l; flux job wait-event -qp output $(flux job last) header; flux job eventlog -p output $(flux job last) | cut -d' ' -f2-3 | head -1
 8
 header version=1
+$ flux job eventlog -T offset $(flux job last) | head -1 | cut -c 1-15
+T submit
 $ flux job eventlog -f xml $(flux job last)
 1! ...
 # housekeeping

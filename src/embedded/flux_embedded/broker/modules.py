@@ -82,7 +82,8 @@ class ModuleManager(Service):
         if found.builtin:
             module = self._make_builtin(found.name, name, args)
         else:
-            module = self._make_python(name, found.path, args)
+            task = ModuleTask(self.kernel, name, found.path, args)
+            module = _Module(name, found.path, task)
         module.load_request = msg
         self.table[name] = module
         module.task.on_exit = lambda task, exc: self._exited(module, exc)
@@ -99,10 +100,6 @@ class ModuleManager(Service):
         # With flux-core the others have files of their own, and can be unloaded.
         path = "builtin" if name in registry.PERMANENT else registry.file_of(name)
         return _Module(name, path, service.task, service)
-
-    def _make_python(self, name, path, args):
-        task = ModuleTask(self.kernel, name, path, args)
-        return _Module(name, path, task)
 
     def _start(self, module):
         if module.service is not None:

@@ -40,7 +40,7 @@ def eventlog(args):
     except FileNotFoundError:
         raise _missing(args) from None
     for line in text.splitlines():
-        print(form.format(json.loads(line)))
+        print(form.format(json.loads(line)).lstrip())  # offsets are padded
 
 
 def _matcher(text):
@@ -78,11 +78,11 @@ def wait_event(args):
                 left -= 1
                 if left == 0:
                     if not args.quiet:
-                        print(form.format(event))
+                        print(form.format(event).lstrip())
                     return 0
             text = form.format(event)  # of each: offsets count from the first event
             if args.verbose and not args.quiet:
-                print(text, flush=True)
+                print(text.lstrip(), flush=True)
     except TimeoutError:
         raise CommandError(f"wait-event timeout on event '{args.event}'") from None
     except FileNotFoundError:

@@ -34,7 +34,10 @@ def status(args):
     handle = flux.Flux()
     codes = []
     for id in args.ids:
-        info = result(handle, id)
+        try:
+            info = result(handle, id)
+        except FileNotFoundError:
+            raise CommandError(f"{id.orig}: No such job") from None
         codes.append(_exit_status(info))
         if args.verbose:
             _report(id, info)

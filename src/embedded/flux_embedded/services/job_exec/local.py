@@ -96,10 +96,14 @@ class LocalJob(base.ExecJob):
     def _fail(self, note, status):
         """The job shell gives up before it has started a task, and ends with a wait status."""
         self.answer("start", {})
+        self._raise(note)
+        self._end(status)
+
+    def _raise(self, note):
+        """The last message of the job shell, which is the job's exception."""
         if self._output is not None:
             self._output.log(note, LOG_EMERG)
         self.answer("exception", {"severity": 0, "type": "exec", "note": note})
-        self._end(status)
 
     def _watch_time(self):
         """Wait for the end of the job's time, and before it for the time of the shell option ``signal``."""
@@ -170,11 +174,8 @@ class LocalJob(base.ExecJob):
         self._codes[task.rank] = NOT_FOUND if missing else NOT_EXECUTABLE
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         host = socket.gethostname()
-        note = f"task {task.rank} (host {host}): start failed: {command}: {reason}"
-        self._output.log(note, LOG_EMERG)
-        request = {"id": self.id, "type": "exec", "severity": 0, "note": note}
         self._ending = True
-        self.service.notify("job-manager.raise", request)
+        self._raise(f"task {task.rank} (host {host}): start failed: {command}: {reason}")
         self.kill(signal.SIGTERM)
 
     # -- running -------------------------------------------------------------------------------------
