@@ -76,6 +76,18 @@ def test_a_job_with_room_that_would_delay_one_behind_it_that_was_promised_a_star
     assert rig.reason(3) == said["reason"]
 
 
+def test_open_promises_to_jobs_behind_one_with_a_promise_give_way_to_what_would_fit():
+    """Jobs 2 and 3 wait for one without a time limit."""
+    rig = Rig(R(4, 4), BACKFILL, "promise=4")
+    rig.alloc(1, whole(3, 0))
+    rig.alloc(2, whole(4, 100))
+    rig.wait(2)
+    rig.alloc(3, whole(2, 100), priority=20)
+    rig.wait(2)
+    (said,) = rig.answer("explain", id=3)["jobs"]
+    assert said["fits"] == {"count": 1}
+
+
 @pytest.mark.parametrize("most, fits", [(5, {"count": 3}), (4, None)])
 def test_what_would_fit_but_for_a_limit_is_not_what_could_start(most, fits):
     limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": most}}}

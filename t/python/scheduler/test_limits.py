@@ -539,6 +539,39 @@ def test_what_explain_says(policy, args):
     assert job["fits"] is None  # one node is free, but not for ann
 
 
+@POLICIES
+def test_the_limit_of_explain_is_that_of_the_reason(policy, args):
+    """Job 4 is behind job 2 by the first limit, which it would not exceed, and over the second."""
+    limits = {
+        "first": {"per": "user", "users": ["7"], "max": {"nodes": 2}, "order": "strict"},
+        "second": {"per": "instance", "max": {"cores": 8}},
+    }
+    rig = load(policy, args, limits)
+    rig.alloc(1, nodes(1, duration=100), userid=7)
+    rig.alloc(2, nodes(2, duration=100), userid=7)
+    rig.alloc(3, nodes(1, duration=100), userid=8)
+    rig.settle()
+    rig.alloc(4, nodes(1, duration=100), userid=7)
+    (job,) = rig.answer("explain", id=4)["jobs"]
+    assert job["reason"] == "limit first: behind ƒ3, which waits for it"
+    assert job["limit"]["name"] == "first"
+
+
+@POLICIES
+def test_explain_tells_the_limit_that_the_offer_of_the_pool_exceeds(policy, args):
+    rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
+    for jobid in (1, 2, 3, 4):
+        rig.alloc(jobid, spec(2), userid=8)
+    rig.settle()
+    rig.alloc(5, spec(6), userid=7)
+    (job,) = rig.answer("explain", id=5)["jobs"]
+    assert job["reason"] == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
+    assert job["limit"] == {
+        "name": "one", "whose": "ann", "what": "nodes", "used": 0, "max": 2, "needs": 3, "t_again": None,
+        "job": None,
+    }  # fmt: skip
+
+
 def test_what_is_in_use_for_the_owner_and_for_a_guest():
     limits = {
         "user": {"per": "user", "max": {"nodes": 2}},

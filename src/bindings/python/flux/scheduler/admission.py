@@ -55,12 +55,14 @@ class Deferral(NamedTuple):
             by it
         instead: from `CountedRule.second_look`: alternative requests to try, for less or for
             other ranks
+        over: from `CountedRule.second_look`: what the offer exceeds, for the rule's ``facts``
     """
 
     reason: str | Callable[[], str]
     until: float | None = None
     key: Hashable = None
     instead: Iterable[Any] = ()
+    over: Any = None
 
     @property
     def text(self) -> str:

@@ -172,6 +172,11 @@ class Decision:
         (seconds), ``t_latest`` (seconds since the epoch, or None)."""
         return {}
 
+    def yielding(self, job: PendingJob) -> set[int]:
+        """Return the ids of the jobs whose promises do not count for a job that starts now: its
+        own, and others that give way."""
+        return {job.jobid}
+
     def plans(self, plan: Plan, job: PendingJob | None = None) -> list[Plan]:
         """Return the plans into which a job fits that starts now, pending or (None) a new one:
         ``plan``, and others."""

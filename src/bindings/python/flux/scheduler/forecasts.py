@@ -194,11 +194,6 @@ class Forecasts:
         told = self.told.get(jobid)
         return told is not None and (told.estimate is not None or told.later is not None)
 
-    def with_estimates(self) -> list[int]:
-        """Return the ids of the jobs with estimates sent, or to be sent later.  O(annotated
-        jobs)."""
-        return [jobid for jobid in self.told if self._has_estimate(jobid)]
-
     def ask_for_forecast(self, seconds: float) -> None:
         """Request a forecast after `seconds`, unless an earlier one is due."""
         self._forecast_due = True
@@ -253,8 +248,7 @@ class Forecasts:
         """Annotate a job with its estimated start (seconds since the epoch), now or after its quiet
         time, and its kind (``sched.t_estimate_kind``), "promised" or "planned"; None removes the
         annotation."""
-        if self.wait_limits.engaged:
-            self._note_promise(job, when, kind)
+        self._note_promise(job, when, kind)
         self._estimate(job, when, kind)
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
@@ -268,13 +262,13 @@ class Forecasts:
             told = self.told.get(job.jobid)
             is_other |= told is not None and when is not None and when == told.refuted
             if kind == "planned" or is_other:
-                if self.wait_limits.engaged:
-                    self._note_promise(job, when, kind)
+                self._note_promise(job, when, kind)
                 return
         self.show_estimate(job, when, kind)
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        self.wait_limits.promised(job, when if kind == "promised" else None)
+        if self.wait_limits.engaged:
+            self.wait_limits.promised(job, when if kind == "promised" else None)
 
     @property
     def shows_changes(self) -> bool:
@@ -308,7 +302,8 @@ class Forecasts:
             return
         finally:
             self._not_before = policy.now() + rest
-        for jobid in dict.fromkeys([*starts, *late, *self.with_estimates()]):
+        shown = filter(self._has_estimate, self.told)
+        for jobid in dict.fromkeys([*starts, *late, *shown]):
             job = policy.pending(jobid)
             if job is not None:
                 self._show_projected(job, starts.get(jobid), late.get(jobid))

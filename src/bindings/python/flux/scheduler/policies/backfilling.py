@@ -661,6 +661,10 @@ class BackfillInOrder(Backfilling):
         """Return those of `promised_after` with open promises."""
         return [one for one in self.promised_after(job) if self.promises.when(one) is None]
 
+    def yielding(self, job: PendingJob) -> set[int]:
+        others = self.open_promises_after(job) if job.promised else ()
+        return super().yielding(job).union(one.jobid for one in others)
+
     def restore_open(self, jobs: list[PendingJob]) -> None:
         """Restore open promises that were temporarily removed from the plan."""
         for job in jobs:

@@ -29,7 +29,7 @@ MAX_JOBS_NAMED = 8
 #: Counts of ``ResourcePool.explain()`` that go into an answer.
 EXPLAIN_COUNTS = ("unit", "needed", "total", "matching", "up", "large_enough", "free", "available")
 
-#: Running jobs examined per step of an answer; each costs a comparison.
+#: Jobs examined per step of an answer, if each costs a comparison.
 JOBS_PER_STEP = 256
 
 #: Horizon in seconds of the search for a shorter limit that would fit: a week.
@@ -63,7 +63,7 @@ class PendingReason:
             never = str(exc)
         reason = never or read_by(caller, self._source.reason_of(job, facts or None))
         when, kind = self._source.estimate_of(job)
-        answer = {
+        return {
             "id": job.jobid,
             "name": name_of(job.jobid),
             "queue": queue_of(job),
@@ -73,11 +73,8 @@ class PendingReason:
             "t_estimate": when,
             "t_estimate_kind": kind,
             **self._source.odds.known(job.jobid),
+            **{key: facts[key] for key in EXPLAIN_COUNTS if key in facts},
         }
-        for key in EXPLAIN_COUNTS:
-            if key in facts:
-                answer[key] = facts[key]
-        return answer
 
     def explain(self, job: PendingJob, caller: Caller) -> Generator[None, None, dict[str, Any]]:
         """Return the full explanation of a job's wait; yields between its parts.
@@ -107,10 +104,8 @@ class PendingReason:
         answer["behind"], answer["behind_more"] = [], False
         deferred = policy.admission.deferred
         if job.jobid not in deferred or deferred.has_let_in(job.jobid):
-            answer["behind"] = self._pending_before(head, caller)
-            found, more = yield from self._running_before(job, caller)
-            answer["behind"] += found
-            answer["behind_more"] = more
+            found, answer["behind_more"] = yield from self._running_before(job, caller)
+            answer["behind"] = self._pending_before(head, caller) + found
             yield
         may_fit = answer["verdict"] != "never" and all(rule.by_shape for rule, _ in deferrals)
         answer["fits"] = self._fits(job, head) if may_fit else None
@@ -203,7 +198,7 @@ class PendingReason:
         admission, plan = self._policy.admission, self._source.plan()
         if plan is None or not admission.looks_twice:
             return True
-        trial = Trial(plan, request, yielding={job.jobid})
+        trial = Trial(plan, request, yielding=self._policy.decision.yielding(job))
         offer = trial.offer(partial(admission.second_look, job))
         return offer is not None and offer[1] is None
 

@@ -17,7 +17,7 @@ from flux.scheduler.messages import PRIORITY_MAX
 from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.query.ingest import as_submitted, over_policy
-from flux.scheduler.query.pending_reason import PendingReason, queue_of
+from flux.scheduler.query.pending_reason import JOBS_PER_STEP, PendingReason, queue_of
 from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.times import duration_text
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 #: Maximum number of jobs whose reasons are determined for an answer; the others are counted.
 MAX_JOBS_LISTED = 10000
-
-#: Jobs examined per step of an answer, if each costs a comparison.
-JOBS_PER_STEP = 256
 
 #: Number of promises listed by `QueryService.stats`, the earliest ones.
 PROMISES_SHOWN = 5

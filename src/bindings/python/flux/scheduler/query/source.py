@@ -88,9 +88,10 @@ class QuerySource:
         with a pending `job`, beside those to others."""
         plan = self.plan()
         assert plan is not None, "the pool can plan"
-        if job is not None and plan.has(job.jobid):
+        if job is not None and any(map(plan.has, yielding := self.policy.decision.yielding(job))):
             plan = plan.copy()
-            plan.cancel(job.jobid)  # its own promise is not in its way
+            for jobid in yielding:
+                plan.cancel(jobid)
         plans = self.policy.decision.plans(plan, job)
         return [
             fewest([one["steps"] for one in found])

@@ -313,7 +313,7 @@ class LimitRule(ScopedRule):
         if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
             others = chain(others, self.without_gpus(job))
         reason = _sentence(use, at, needs, " as nodes are free now")
-        return Deferral(reason, key=key, instead=others)
+        return Deferral(reason, key=key, instead=others, over=(use, at, needs))
 
     def _smaller(self, job: PendingJob) -> Iterator[Any]:
         """Yield smaller requests within the remainder, if the job's is a range; and requests for
@@ -423,28 +423,31 @@ class LimitRule(ScopedRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        """Return the limit that keeps `job` from starting: name, whose, what, used, most, needs,
-        and ``t_again``, when enough may be free, with ``job``."""
+        """Return the limit that keeps `job` from starting, the one in its reason: name, whose,
+        what, used, most, needs, and ``t_again``, when enough may be free, with ``job``."""
         if job.jobid not in self.jobs:
             return {}
-        least = self._least(job)
-        for use in self.binding(job):
-            at = use.over(least)
-            if at is None:
-                continue
-            when, jobid = self._next_room(use, least)
-            found = {
-                "name": use.entry.name,
-                "whose": use.whose,
-                "what": DIMENSIONS[at],
-                "used": use.used[at],
-                "max": use.entry.most[at],
-                "needs": max(1, least[at]),
-                "t_again": when,
-                "job": None if jobid is None else name_of(jobid),
-            }
-            return {"limit": Owned(found, use.userid)}
-        return {"limit": None}
+        least, found = self._least(job), self.first_over(job, self.binding(job))
+        deferred = self.host.admission.deferred.by_id.get(job.jobid)
+        if found is not None:
+            use, at = found
+            needs = max(1, least[at])
+        elif deferred is not None and deferred[2].over is not None:
+            use, at, needs = deferred[2].over
+        else:
+            return {"limit": None}
+        when, jobid = self._next_room(use, least)
+        facts = {
+            "name": use.entry.name,
+            "whose": use.whose,
+            "what": DIMENSIONS[at],
+            "used": use.used[at],
+            "max": use.entry.most[at],
+            "needs": needs,
+            "t_again": when,
+            "job": None if jobid is None else name_of(jobid),
+        }
+        return {"limit": Owned(facts, use.userid)}
 
     def _next_room(self, use: LimitUse, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last
