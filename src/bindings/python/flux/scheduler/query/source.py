@@ -88,7 +88,8 @@ class QuerySource:
         with a pending `job`, beside those to others."""
         plan = self.plan()
         assert plan is not None, "the pool can plan"
-        if job is not None and any(map(plan.has, yielding := self.policy.decision.yielding(job))):
+        yielding = set() if job is None else self.policy.decision.yielding(job)
+        if any(map(plan.has, yielding)):
             plan = plan.copy()
             for jobid in yielding:
                 plan.cancel(jobid)
