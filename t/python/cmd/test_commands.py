@@ -112,6 +112,16 @@ $ flux submit --quiet --wait-event=nosuch true
 $ flux submit --quiet --output=f.{cc} --cc=1-2 --wait echo {cc}; cat f.1 f.2
 1
 2
+$ flux run -n2 --output='t.{{task.id}}' -l sh -c 'printf "a\nb"' 2>&1 | sort; cat t.0; echo; cat t.1; echo
+[0-1]: stderr redirected to t.{{task.id}}
+[0-1]: stdout redirected to t.{{task.id}}
+0: a
+0: b
+1: a
+1: b
+$ (unset FLUX_URI; flux getattr rank) 2>&1 | grep -o 'Unable to connect'; (unset FLUX_URI; flux kvs get a) 2>&1 | grep -o 'Unable to connect'
+Unable to connect
+Unable to connect
 $ flux submit --input=f.1 --output=o --wait --quiet cat; cat o
 1
 $ flux submit --resources-shape=slot=0/core true

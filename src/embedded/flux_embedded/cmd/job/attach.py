@@ -52,7 +52,7 @@ class _Attachment:
         if event.name == "log":
             self._print(event, event.render())
         elif event.name == "redirect":
-            warn(event.render())
+            warn("{rank}: {stream} redirected to {path}".format(**event.context))
         elif event.name == "data" and event.data is not None:
             stream = getattr(sys, event.stream)
             sys.stdout.flush()

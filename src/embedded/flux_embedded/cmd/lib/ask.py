@@ -12,8 +12,9 @@ def ask(topic, payload=None, what=None, plain=False):
 
     With `plain`, only the errno counts, as in a command that flux-core has in C.
     """
+    handle = flux.Flux()
     try:
-        return flux.Flux().rpc(topic, payload).get()
+        return handle.rpc(topic, payload).get()
     except OSError as exc:
         text = os.strerror(exc.errno) if plain else error_text(exc)
         raise CommandError(f"{what or topic}: {text}") from None

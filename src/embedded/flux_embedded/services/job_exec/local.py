@@ -72,6 +72,10 @@ class LocalJob(base.ExecJob):
             self._fail(note, signal.SIGTERM)
             return
         if not os.path.isdir(cwd):
+            text = (
+                f"host {socket.gethostname()}: Could not change dir to {cwd}: Going to /tmp instead"
+            )
+            self._output.log(text, LOG_NOTICE)
             cwd = "/tmp"
         self.answer("start", {})
         self._shell_events()

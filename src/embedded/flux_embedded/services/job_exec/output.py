@@ -8,6 +8,7 @@ encoding ``base64`` where the bytes are not UTF-8, or ``eof``; ``log`` for messa
 
 import base64
 import os
+import re
 
 from flux_engine.formats import idset
 
@@ -83,13 +84,13 @@ class Output:
     def _emit(self, task, stream, data):
         if not data:
             return
-        if stream in self._where:
-            self._file(stream, self._tasks[task]).write(data)
-            return
-        # One event for each line, like the shell of a real Flux.
-        lines = [line + b"\n" for line in data.split(b"\n")]
-        lines[-1] = lines[-1][:-1]
-        self._log([("data", _data(stream, task, line)) for line in lines if line])
+        where = self._where.get(stream)
+        lines = [line for line in re.split(rb"(?<=\n)", data) if line]
+        if where is not None:
+            label = b"%d: " % task if where.get("label") else b""
+            self._file(stream, self._tasks[task]).write(b"".join(label + line for line in lines))
+        else:  # one event for each line, like the shell of a real Flux
+            self._log([("data", _data(stream, task, line)) for line in lines])
 
     def log(self, message, level):
         """A message of the shell; LOG_EMERG: it gives up."""
