@@ -451,6 +451,7 @@ def test_batsim(tmp_path):
             {"id": "w!1", "subtime": 10, "res": 2, "profile": "d", "walltime": 60},
             {"id": "w!0", "subtime": 1.5, "res": 1, "profile": "old"},
             {"id": "w!2", "subtime": 1, "res": 1, "profile": "p"},
+            {"id": "w!3", "subtime": 2, "res": 2.5, "profile": "old"},
         ],
         "profiles": {
             "d": {"type": "DelayProfile", "delay": 12.5},
@@ -462,9 +463,12 @@ def test_batsim(tmp_path):
     assert [(r.id, r.submit, r.run, r.limit, r.nodes) for r in records] == [
         ("w!1", 10, 12.5, 60, 2),
         ("w!0", 1.5, 3, None, 1),
+        ("w!3", 2, 3, None, 3),
     ]
     assert source.nodes == 4
-    assert "profile of type parallel" in "\n".join(source.notes.lines())
+    said = "\n".join(source.notes.lines())
+    assert "profile of type parallel" in said
+    assert "1 job has a size that is not whole: rounded up" in said
     document["jobs"][0]["profile"] = "none"
     assert "jobs[0]: profile 'none' is not there" in refusal(
         write(tmp_path, json.dumps(document), "w.json")

@@ -42,15 +42,19 @@ def _record(source, job, profiles):
         text = f"profile of type {profile.get('type')}, whose run time is not known"
         source.notes.count(f"jobs left out: {text}")
         return None
-    submit, run, size = float(job["subtime"]), float(profile["delay"]), int(job["res"])
+    submit, run, size = float(job["subtime"]), float(profile["delay"]), float(job["res"])
     limit = job.get("walltime")
     limit = None if limit is None or float(limit) < 0 else float(limit)
     if limit is not None and math.isnan(limit):
         raise ValueError(f"walltime {limit}: expected seconds")
     if not (math.isfinite(submit) and math.isfinite(run)) or submit < 0 or run < 0:
         raise ValueError(f"subtime {submit} and delay {run}: expected seconds, 0 or more")
-    if size < 1:
+    if not math.isfinite(size):
+        raise ValueError(f"res {size}: expected a number of hosts")
+    if size <= 0:
         source.notes.count("jobs left out: no size")
         return None
+    if size != int(size):
+        source.notes.count("jobs have a size that is not whole: rounded up")
     # A resource of Batsim is a host.
-    return Record(name, submit, run, limit or None, size, None)
+    return Record(name, submit, run, limit or None, math.ceil(size), None)

@@ -175,7 +175,7 @@ def _modelled(options, notes):
 def _in_order(records, notes):
     backwards = sum(1 for a, b in zip(records, records[1:]) if b.submit < a.submit)
     if backwards:
-        text = "jobs come before the one above them in the trace: sorted by submission"
+        text = "jobs come after a later one in the trace: sorted by submission"
         notes.count(text, None, backwards)
         records = sorted(records, key=lambda record: record.submit)
     seen = {}
