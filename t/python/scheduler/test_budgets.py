@@ -201,7 +201,7 @@ def test_parts_that_come_back_early_are_not_counted_any_more():
 
 
 def test_what_waiting_jobs_may_use_is_taken_back_in_a_shorter_period():
-    rig = load(bank={**BANK, "period": "month"})
+    rig = load(Backfill, (), bank={**BANK, "period": "month"})
     utc = timezone.utc
     begin, end = period_of("month", utc, rig.now)
     while period_of("month", utc, end)[1] - end >= end - begin:

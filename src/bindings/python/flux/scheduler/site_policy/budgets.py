@@ -214,8 +214,7 @@ class BudgetRule(ScopedRule):
         parts = entry.scope.per.split("+")
         kinds = [int if part == "user" else str for part in parts if part != "instance"]
         if len(key) == len(kinds) and all(map(isinstance, key, kinds)):
-            if (name, tuple(key)) not in self.uses:
-                self.uses[name, tuple(key)] = self.new_use(entry, tuple(key))
+            self.use_of(entry, tuple(key))
 
     # -- periods -----------------------------------------------------------------------------------
 
@@ -378,7 +377,7 @@ class BudgetRule(ScopedRule):
         if waits:
             known.end = now + known.limit
         for account in known.uses:
-            if waits:
+            if waits and account.promised:
                 account.expect(known, -1)
             end = known.end if known.end < account.end else account.end
             seconds, taken = end - now, account.used

@@ -146,23 +146,25 @@ class ScopedUse(Use):
     Attributes:
         userid (int or None): their user, if it is the same for all
         bounds (list): (index of a dimension, maximum) of limited dimensions
+        promised (list): the same, in which starts are promised: none in strict order
         used (list): use per dimension
-        pending (list): what all pending jobs may add together, per limited dimension
+        pending (list): what all pending jobs may add together, per dimension in `promised`
     """
 
-    __slots__ = ("bounds", "pending", "used", "userid")
+    __slots__ = ("bounds", "pending", "promised", "used", "userid")
 
     def __init__(self, entry: Any, key: tuple[Any, ...]) -> None:
         super().__init__(entry, key)
         parts = entry.scope.per.split("+")
         self.userid = key[parts.index("user")] if "user" in parts else None
         self.bounds = [(at, most) for at, most in enumerate(entry.most) if most is not None]
+        self.promised: list[tuple[int, Any]] = []
         self.used: list[Any] = [0] * len(entry.most)
         self.pending: list[Any] = [0] * len(entry.most)
 
     def expect(self, known: Any, times: float) -> None:
         pending, least = self.pending, known.least
-        for at, _ in self.bounds:
+        for at, _ in self.promised:
             pending[at] += times * least[at]
 
     def over(self, more: Sequence[float]) -> int | None:
@@ -402,11 +404,17 @@ class ScopedRule(CountingRule):
         for entry in self.entries.values():
             key = entry.scope.key_of(userid, attributes, self.host.queue_names)
             if key is not None:
-                use = self.uses.get((entry.name, key))
-                if use is None:
-                    use = self.uses[entry.name, key] = self.new_use(entry, key)
-                uses.append(use)
+                uses.append(self.use_of(entry, key))
         return tuple(uses)
+
+    def use_of(self, entry: Any, key: tuple[Any, ...]) -> Any:
+        """Return the use of an entry by the jobs of a key, made if there is none."""
+        use = self.uses.get((entry.name, key))
+        if use is None:
+            use = self.uses[entry.name, key] = self.new_use(entry, key)
+            if self.host.decision.looks_past_heads:
+                use.promised = use.bounds
+        return use
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         jobs = self.jobs.values()

@@ -218,7 +218,8 @@ class LimitRule(ScopedRule):
         for use in self.counted_in(job):
             # The minimum number of nodes is unknown for a job that may share them.
             is_known = least.nodes or use.entry.most[0] is None
-            found.append((use.claims, 1 if is_known else 0, 0))
+            if use.promised or use.entry.soft or use.entry.strict:
+                found.append((use.claims, 1 if is_known else 0, 0))
             found += [(use.used, at, most - takes[at]) for at, most in use.bounds]
         return found
 
@@ -381,7 +382,7 @@ class LimitRule(ScopedRule):
             used[JOBS] += jobs
             if waits:
                 pending = use.pending
-                for at, _ in use.bounds:
+                for at, _ in use.promised:
                     pending[at] -= least[at]
                 if use.claims[0]:
                     is_claimed = True
