@@ -493,9 +493,7 @@ def test_order_and_numbers(tmp_path):
     assert [(job.id, job.submit) for job in work.jobs] == [("1", 0), ("1#2", 10), ("1#3", 30)]
     assert work.epoch == 1e9 + 20
     said = "\n".join(work.notes.lines())
-    assert (
-        "1 job comes before the one above" in said and "2 jobs have the number of another" in said
-    )
+    assert "1 job comes after a later one" in said and "2 jobs have the number of another" in said
 
 
 def test_a_memory_beyond_reason_is_still_an_amount(tmp_path):
