@@ -499,6 +499,18 @@ def test_a_table_that_cannot_be_read_is_named_with_its_key(table, text):
     assert list(listed(rig)) == ["good"]
 
 
+def test_a_property_that_no_node_has_is_doubted():
+    """Also one that the nodes must not have, with which all meet the constraint."""
+    rig = make("sched-fifo")
+    entry = {"start": rig.now + 50, "duration": "1m", "users": ["root"]}
+    entry["requires"] = {"or": [{"not": [{"properties": ["fst"]}]}, {"properties": ["^slw"]}]}
+    answer = rig.answer("reserve", reservation={"name": "dat", **entry}, dry_run=True)
+    texts = ["properties='fst': no node has it", "properties='slw': no node has it"]
+    assert answer["warnings"] == texts
+    answer = rig.answer("check-config", config={"reservations": {"dat": entry}})
+    assert answer["doubts"] == [f"configuration: reservation dat: {text}" for text in texts]
+
+
 def test_a_queue_that_is_not_configured_is_doubted():
     rig = make("sched-fifo")
     rig.task.aux["conf"] = {}

@@ -199,18 +199,6 @@ class Forecasts:
         self._forecast_due = True
         self._arm(seconds)
 
-    def wants_reasons(self) -> bool:
-        """Whether to find reasons now.
-
-        Passes in close succession share one search, by a forecast requested for later.
-        """
-        now = self._clock.now()
-        if 0 <= now - self._reasons_at < min(QUIET_TIME_S, SAME_TIME_S):
-            self.ask_for_forecast(SAME_TIME_S)
-            return False
-        self._reasons_at = now
-        return True
-
     def _tell(self, job: PendingJob, told: _Told, sched: dict[str, Any]) -> None:
         now = self._clock.now()
         if told.at is None or now - told.at > SAME_TIME_S:
@@ -380,8 +368,13 @@ class Forecasts:
         """Tell the first `PolicyScheduler.reason_depth` pending jobs why they wait; for `forecast`.
         A generator that yields after each job that took work."""
         policy, depth = self._policy, self._policy.reason_depth
-        if not policy.planning.pool_can("explain") or not self.wants_reasons():
+        if not policy.planning.pool_can("explain"):
             return
+        now = self._clock.now()
+        if 0 <= now - self._reasons_at < min(QUIET_TIME_S, SAME_TIME_S):
+            self.ask_for_forecast(SAME_TIME_S)  # passes in close succession share one search
+            return
+        self._reasons_at = now
         deferred = policy.admission.deferred
         for job in heapq.nsmallest(depth, deferred.in_order()) if deferred.by_id else ():
             cause = policy.admission.why(job)

@@ -133,13 +133,12 @@ class VirtualHandle:
     def log(self, level: int, text: str) -> None:
         """Log nothing: an error in the copy will occur in the original too."""
 
-    def respond_object(self, msg: Any, answer: dict[str, Any]) -> None:
-        self.respond(msg, answer)
-
     def respond(self, msg: Any, answer: Any = None) -> None:
         """Receive an answer; only those to ``sched.alloc`` are objects here."""
         if isinstance(answer, dict) and "type" in answer:
             self.observer.answered(answer)
+
+    respond_object = respond
 
     def respond_error(self, msg: Any, errnum: int, errmsg: str | None = None) -> None:
         """Ignore an error."""

@@ -46,7 +46,7 @@ from flux.scheduler.reservations.reservation import (
     ReservationState,
 )
 from flux.scheduler.reservations.windows import WINDOWS_PLANNED, ActiveWindows, FutureWindows
-from flux.scheduler.site_policy.tables import queues_missing
+from flux.scheduler.site_policy.tables import properties_missing, queues_missing
 from flux.scheduler.times import duration_text, iso_time
 
 if TYPE_CHECKING:
@@ -64,9 +64,6 @@ VERSION = 1
 
 #: Maximum number of reservations: each release of resources iterates over all of them.
 MAX_RESERVATIONS = 1000
-
-#: Warning of a reservation, before the names of others.
-TOO_FEW = "not enough nodes for it beside reservation"
 
 #: Key of the deferral of a job that fits between no two windows of a reservation.
 NO_GAP = "no gap"
@@ -504,10 +501,16 @@ class ReservationService:
             except ValueError as exc:
                 yield f"configuration: {exc}"
                 continue
-            names = rule.answers.overlapping(reservation, others)
             others.append(reservation)
-            if names:
-                yield f"configuration: reservation {name}: {TOO_FEW} {', '.join(names)}"
+            for text in self._doubts_of(reservation, others):
+                yield f"configuration: reservation {name}: {text}"
+
+    def _doubts_of(self, reservation: Reservation, others: list[Reservation]) -> Iterator[str]:
+        """Yield the probable mistakes in a reservation that can be made beside others."""
+        yield from properties_missing(reservation.requires or {}, self._host.resources)
+        names = self._rule.answers.overlapping(reservation, others)
+        if names:
+            yield f"not enough nodes for it beside reservation {', '.join(names)}"
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -526,11 +529,8 @@ class ReservationService:
         rule.check_new(reservation)
         rule.check_nodes(reservation)
         conflicts = rule.answers.conflicts(reservation)
-        warnings = []
         present = [entry.reservation for entry in rule.entries.values()]
-        others = rule.answers.overlapping(reservation, present)
-        if others:
-            warnings.append(f"{TOO_FEW} {', '.join(others)}")
+        warnings = [*self._doubts_of(reservation, present)]
         warnings += queues_missing(reservation.queues, scheduler.configuration())
         if reservation.for_nobody and reservation.at_end != "cancel":
             warnings.append("no job can be in it, so at_end has no effect")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.scheduler.site_policy.fields import meant
 
 if TYPE_CHECKING:
+    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import ErrorReporter
 
 
@@ -70,6 +71,18 @@ def queues_missing(names: Iterable[str], config: dict[str, Any]) -> Iterator[str
     for name in names:
         if name not in known:
             yield f"there is no queue {name!r}{meant(name, known)}"
+
+
+def properties_missing(constraint: dict[str, Any], pool: ResourcePool) -> Iterator[str]:
+    """Yield a sentence for each property in a constraint (RFC 31) that no node has."""
+    for operator, values in constraint.items():
+        for value in values:
+            if isinstance(value, dict):
+                yield from properties_missing(value, pool)
+            elif operator == "properties":
+                name = value.lstrip("^")
+                if not pool.ranks_matching({operator: [name]}):
+                    yield f"properties={name!r}: no node has it"
 
 
 def settings_of_queues(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
