@@ -33,7 +33,7 @@ GONE = re.compile(
     r"flux (env|exec|lsattr|modprobe|ping|proxy)\b|flux R (?!encode)"
     r"|flux job (kill|memo|stats|timeleft|list(?!-ids))|flux job (wait-event )?\$F|wait-event \$F"
     r"|flux resource reload"
-    r"|--(parse|clear|json|name|quiet|time-format|dry-run|severity)|stats -R|dmesg -H|update -[nv]"
+    r"|--(parse|clear|json|name|quiet|time-format|dry-run|severity)|stats -R|dmesg -H"
     r"|broker.quorum|tbon.topo|jobtap list -a"
 )
 
@@ -51,7 +51,6 @@ KNOWN = {
     "cli-misc": {
         "flux resource list --help | head -20": "the same options, in another order",
         "flux resource list #2": LEFT_OUT + " (resource drain -u)",
-        "flux job eventlog $J | tail -6 | cut -d' ' -f2-": LEFT_OUT + " (update -v)",
         "flux uptime | sed 's/[0-9:]\\{8\\}/TIME/;s/[0-9.]*[a-z]*m*s/T/'": LEFT_OUT,
         "flux logger hello world": LEFT_OUT,
         "flux dmesg | tail -1 | cut -d' ' -f2-": LEFT_OUT + " (logger)",
