@@ -127,8 +127,7 @@ def parts_of_nodes(chance, queue):
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 @pytest.mark.parametrize(
     "kind, seed",
-    [(whole_nodes, seed) for seed in (0, 1, 3, 4, 5, 7)]
-    + [(parts_of_nodes, seed) for seed in (0, 3, 4, 5, 8, 9)],
+    [(whole_nodes, seed) for seed in (0, 1, 3)] + [(parts_of_nodes, seed) for seed in (0, 3, 5)],
 )
 def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
     kind, seed, policy, cancels

@@ -98,7 +98,7 @@ def figures_of_many(text, directory, numbers):
 
 @pytest.mark.parametrize("text", POLICIES)
 def test_no_job_is_ended_for_one_that_does_not_start_there(text, tmp_path):
-    figures = figures_of_many(text, tmp_path, seeds(2, 4))
+    figures = figures_of_many(text, tmp_path, seeds(1, 4))
     assert sum(one.get("preempted", 0) for one in figures) > 3
 
 
@@ -106,7 +106,7 @@ def test_no_job_is_ended_for_one_that_does_not_start_there(text, tmp_path):
 def test_jobs_in_promised_time_are_ended_for_who_starts_there(text, tmp_path, monkeypatch):
     standby = {**CONFIG["preemption"]["standby"], "into-promises": True, "wait": "1d", "after": 60}
     monkeypatch.setitem(CONFIG, "preemption", {"standby": standby})
-    figures = list(figures_of_many(text, tmp_path, seeds(3, 8)))
+    figures = list(figures_of_many(text, tmp_path, seeds(2, 8)))
     assert not any(one.get("promises_broken") for one in figures)
     assert any(one.get("preempted") for one in figures)
 
