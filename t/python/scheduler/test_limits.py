@@ -570,6 +570,10 @@ def test_explain_tells_the_limit_that_the_offer_of_the_pool_exceeds(policy, args
         "name": "one", "whose": "ann", "what": "nodes", "used": 0, "max": 2, "needs": 3, "t_again": None,
         "job": None,
     }  # fmt: skip
+    rig.alloc(6, spec(1), userid=7, priority=20)
+    (job,) = rig.answer("explain", id=5)["jobs"]
+    assert job["reason"] == "limit one: ann has 1 of 2 nodes; needs 3 as nodes are free now"
+    assert job["limit"]["used"] == 1
 
 
 def test_what_is_in_use_for_the_owner_and_for_a_guest():

@@ -313,7 +313,10 @@ class LimitRule(ScopedRule):
         others: Iterable[Any] = self._smaller(job)
         if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
             others = chain(others, self.without_gpus(job))
-        reason = _sentence(use, at, needs, " as nodes are free now")
+
+        def reason() -> str:  # its numbers change while the job waits
+            return _sentence(use, at, needs, " as nodes are free now")
+
         return Deferral(reason, key=key, instead=others, over=(use, at, needs))
 
     def _smaller(self, job: PendingJob) -> Iterator[Any]:
