@@ -338,6 +338,22 @@ def test_latest_starts_are_kept_over_a_reload(promised):
     assert promised.request("sched.stats")["stats"]["latest_starts"]["violated"] == 0
 
 
+def test_windows_end_where_a_head_is_to_start_that_no_pass_has_looked_for():
+    """After a reload no job can start, so no pass goes through the queue."""
+    instance = FakeInstance(nodes=4, cores=1)
+    instance.load("sched-backfill", "promise=all")
+    instance.submit(nodes=3, duration=1000)
+    instance.run_until_idle()
+    instance.submit(nodes=4, duration=100)
+    instance.run_until_idle()
+    reload(instance)
+    (kind,) = instance.request("sched.windows", {})["kinds"]
+    assert kind["steps"] == [[1, instance.start_time + 1000]]
+    long, short = (instance.submit(nodes=1, duration=limit) for limit in (2000, 900))
+    instance.run_until_idle()
+    assert (long.t_start, short.t_start) == (None, instance.now())
+
+
 def test_after_a_crash_what_was_stored_is_kept(promised):
     promised.advance(61)
     before = latest(*promised.jobs_promised)

@@ -99,6 +99,11 @@ class Backfilling(Decision):
             self.policy.refuse(job, why)
         return True
 
+    def is_kept_out(self, job: PendingJob) -> bool:
+        """Whether a rule keeps a job from starting, so that no other waits for it."""
+        admission = self.policy.admission
+        return admission.engaged and next(admission.deferrals(job), None) is not None
+
     def park_if_down(self, job: PendingJob) -> bool:
         """Park a job if it waits for ranks that are down. Return whether it does."""
         if not self.policy.facts.waits_for_down_ranks(job.resource_request):
@@ -450,10 +455,6 @@ class BackfillInOrder(Backfilling):
         if limit is None or self.policy.admission.engaged:
             return False
         return self.promises.count_before(job, ranks, turn_of) >= limit
-
-    def is_kept_out(self, job: PendingJob) -> bool:
-        admission = self.policy.admission
-        return admission.engaged and next(admission.deferrals(job), None) is not None
 
     def waits_from(self, job: PendingJob) -> float | None:
         admission = self.policy.admission
