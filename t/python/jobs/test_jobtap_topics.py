@@ -327,6 +327,21 @@ def test_conf_update(inst, add, record):
     assert inst.rpc("config.get") == {"x": {"y": 1}}
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [{"bad": True}, {"job-manager": {"housekeeping": {"release-after": "soon"}}}],
+    ids=["plugin", "housekeeping"],
+)
+def test_a_queue_that_a_refused_configuration_lacks_is_disabled_as_before(inst, add, refused):
+    add(picky)
+    inst.rpc("config.load", {"queues": {"batch": {}}})
+    closed = {"enable": False, "reason": "full", "all": False, "name": "batch"}
+    inst.rpc("job-manager.queue-enable", closed)
+    with pytest.raises(OSError):
+        inst.rpc("config.load", refused)
+    assert not inst.rpc("job-manager.queue-status", {"name": "batch"})["enable"]
+
+
 @pytest.mark.parametrize("answer, text", [(None, "'limit'"), ("no", "expected None, an integer")])
 def test_conf_update_that_fails_the_load_is_named(inst, add, answer, text):
     def callback(p, topic, args):

@@ -48,7 +48,7 @@ from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.life import Life
 from flux_embedded.services.job_manager.update import Update
 from flux_embedded.services.job_manager.waits import Waits
-from flux_engine.formats import eventlog, rset, states
+from flux_engine.formats import eventlog, policy, rset, states
 from flux_engine.job_manager.job import Jobs
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
@@ -103,8 +103,8 @@ class JobManager(Service):
         self.events.commit()
 
     def _configure(self, config):
-        self.queues.configure(config)
         self.housekeeping.configure(config)
+        self.queues.configure(config)  # last: a queue that it drops loses its state
         self.config = config
 
     def on_response(self, topic, function):
@@ -203,9 +203,10 @@ class JobManager(Service):
     def configure(self, config):
         former = self.config
         try:
+            policy.validate(config)
+            self.jobtap.check_config(config)
             # plugins of the configuration are loaded at start only
             self._configure(config)
-            self.jobtap.check_config(config)
         except OSError:
             # All or nothing: parts that have accepted the new one get the former again.
             self._configure(former)
