@@ -26,7 +26,6 @@ requested again and their promises restored (`StoredLatestStarts`).
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Generator, Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
@@ -588,28 +587,6 @@ class BackfillByLatestStart(BackfillByRank):
     def plans(self, plan: Plan, job: PendingJob | None = None) -> list[Plan]:
         beside = self.plan_beside([one for one in self.present_heads(plan) if one is not job])
         return [plan] if beside is None else [plan, beside]
-
-    def present_heads(self, plan: Plan) -> list[PendingJob]:
-        """Return the heads of a pass that begins now: the last one has determined none if no job
-        could start in it.  O(pending jobs)."""
-        policy, behind = self.policy, 0
-        heads: list[PendingJob] = []
-        free: dict[Any, bool] = {}
-        queue = [*map(policy.ranks.key(), self.backlog.jobs)]
-        heapq.heapify(queue)
-        while queue and not policy.queue_order.all_blocked(behind):
-            job = heapq.heappop(queue)[-1]
-            ranks = policy.queue_order.turn_of(job)
-            if ranks & behind or job.request.finalized or job.jobid in policy.admission.kept_for:
-                continue
-            request = job.resource_request
-            if job.signature not in free:
-                is_down = policy.facts.waits_for_down_ranks(request)
-                free[job.signature] = is_down or plan.has_free(request)
-            if not free[job.signature] and not self.is_kept_out(job):
-                heads.append(job)
-                behind |= ranks
-        return heads
 
     def why(self, job: PendingJob) -> str | None:
         return "it would keep another job from its latest start"

@@ -23,6 +23,7 @@ from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
 from flux.scheduler.queue import in_steps
 
 if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
@@ -306,6 +307,27 @@ class BackfillByRank(Backfilling):
     def heads(self) -> list[PendingJob]:
         """Return the heads of the last pass that determined them."""
         return list(self.promises)
+
+    def present_heads(self, plan: Plan) -> list[PendingJob]:
+        """Return the heads of a pass that begins now: the last one has determined none if no job
+        could start in it.  O(pending jobs), and a sort."""
+        policy, behind = self.policy, 0
+        heads: list[PendingJob] = []
+        free: dict[Any, bool] = {}
+        for job in sorted(self.backlog.jobs, key=policy.ranks.key()):
+            ranks = policy.queue_order.turn_of(job)
+            if ranks & behind or job.request.finalized or job.jobid in policy.admission.kept_for:
+                continue
+            request = job.resource_request
+            if job.signature not in free:
+                is_down = policy.facts.waits_for_down_ranks(request)
+                free[job.signature] = is_down or plan.has_free(request)
+            if not free[job.signature] and not self.is_kept_out(job):
+                heads.append(job)
+                behind |= ranks
+                if policy.queue_order.all_blocked(behind):
+                    break
+        return heads
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         policy = self.policy
