@@ -28,6 +28,7 @@ from flux.scheduler.host import counted
 from flux.scheduler.site_policy.fields import Fields, user_name
 from flux.scheduler.site_policy.holdings import holding_of
 from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.tables import properties_missing
 
 if TYPE_CHECKING:
     from flux.resource.request import Shape
@@ -128,9 +129,8 @@ class SharingRule(TableRule):
     def doubts(self, entries: dict[str, Sharing]) -> Iterator[tuple[str, str]]:
         can_find = self.host.planning.pool_can("ranks_matching")
         for key, rule in entries.items() if can_find else ():
-            for name in rule.properties:
-                if not self.host.resources.ranks_matching({"properties": [name]}):
-                    yield key, f"properties={name!r}: no node has it"
+            for text in properties_missing({"properties": rule.properties}, self.host.resources):
+                yield key, text
 
     def configure(self, entries: dict[str, Sharing]) -> None:
         self._forget_all()
