@@ -45,6 +45,16 @@ def check(rig):
     assert not [use.key for use in firm if use.over((0, 0, 0, 0)) is not None]
 
 
+def offered_three_nodes(policy, args):
+    """A limit of two nodes for user 7, whose job 5 wants six cores; a core of each node is in use."""
+    rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
+    for jobid in (1, 2, 3, 4):
+        rig.alloc(jobid, spec(2), userid=8)
+    rig.settle()
+    rig.alloc(5, spec(6), userid=7)
+    return rig
+
+
 PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 
 # -- what is counted -------------------------------------------------------------------------------
@@ -53,11 +63,7 @@ PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 @POLICIES
 def test_what_the_pool_offers_counts_not_what_is_asked(policy, args):
     """Six cores anywhere are two nodes at least; with a core in use on each, three."""
-    rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
-    for jobid in (1, 2, 3, 4):
-        rig.alloc(jobid, spec(2), userid=8)
-    rig.settle()
-    rig.alloc(5, spec(6), userid=7)
+    rig = offered_three_nodes(policy, args)
     rig.alloc(6, spec(1), userid=8)
     assert rig.started() == [1, 2, 3, 4, 6]
     assert rig.reason(5) == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
@@ -559,11 +565,7 @@ def test_the_limit_of_explain_is_that_of_the_reason(policy, args):
 
 @POLICIES
 def test_explain_tells_the_limit_that_the_offer_of_the_pool_exceeds(policy, args):
-    rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
-    for jobid in (1, 2, 3, 4):
-        rig.alloc(jobid, spec(2), userid=8)
-    rig.settle()
-    rig.alloc(5, spec(6), userid=7)
+    rig = offered_three_nodes(policy, args)
     (job,) = rig.answer("explain", id=5)["jobs"]
     assert job["reason"] == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
     assert job["limit"] == {
