@@ -11,9 +11,15 @@ from flux_engine.formats import idset as text_form
 INVALID_ID = (1 << 32) - 2
 #: The smallest id that no set can have.
 LIMIT = 1 << 31
-_FLAG_NAMES = ("AUTOGROW", "BRACKETS", "RANGE", "INITFULL", "COUNT_LAZY", "ALLOC_RR")
-FLAGS = {f"IDSET_FLAG_{name}": 1 << bit for bit, name in enumerate(_FLAG_NAMES)}
 BRACKETS, RANGE = 2, 4
+FLAGS = {
+    "IDSET_FLAG_AUTOGROW": 1,
+    "IDSET_FLAG_BRACKETS": BRACKETS,
+    "IDSET_FLAG_RANGE": RANGE,
+    "IDSET_FLAG_INITFULL": 8,
+    "IDSET_FLAG_COUNT_LAZY": 16,
+    "IDSET_FLAG_ALLOC_RR": 32,
+}
 
 
 class Set:
