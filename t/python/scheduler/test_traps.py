@@ -134,16 +134,16 @@ def counting(rig):
     """The jobs that are looked at from now on, closely or by the plan's quick look."""
     looked = []
     decision = rig.sched.decision
-    examine, waits_from = decision.examine, decision.waits_from
+    examine, too_long = decision.examine, decision.too_long
 
     def waits(job):
-        found = waits_from(job)
+        found = too_long(job)
         if found is not None:
             looked.append(job.jobid)
         return found
 
     decision.examine = lambda job: looked.append(job.jobid) or examine(job)
-    decision.waits_from = waits
+    decision.too_long = waits
     return looked
 
 

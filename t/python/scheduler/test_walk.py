@@ -101,22 +101,22 @@ def test_nobody_waits_to_be_examined_once_all_have_left():
 
 
 @pytest.mark.parametrize("size", [1000, 4000])
-def test_many_newcomers_that_others_speak_for_are_passed_over_in_turns(size):
+def test_many_arrivals_are_skipped_in_turns_after_one_refused_job(size):
     """However many come at once, a pass gives way after it has passed over some of them."""
     backlog = backlog_of(*[job(jobid) for jobid in range(1, size)], job(size, "b"))
     found, turns = [], []
     for one in backlog.to_examine(lambda: 0.0):
         if one is None:
-            turns.append(len(backlog.fresh))
+            turns.append(len(backlog.unexamined))
         else:
             found.append(one.jobid)
             backlog.block(one, alike=True)
     assert found[0] == 1 and found[-1] == size and len(found) < size / 100
     passed = [before - after for before, after in zip([size, *turns], turns)]
-    assert max(passed) <= 3 * EFFORT_PER_TURN / walk.LOOK
+    assert max(passed) <= 3 * EFFORT_PER_TURN / walk.LOOKUP_EFFORT
 
 
-def test_what_was_freed_meanwhile_goes_before_many_newcomers():
+def test_waiting_jobs_go_before_many_arrivals_when_resources_are_freed():
     backlog = backlog_of(*[job(jobid, jobid) for jobid in range(1, 1000)])
     found = []
     for one in backlog.to_examine(lambda: 0.0):
@@ -205,9 +205,9 @@ def test_one_question_leaves_out_all_groups_of_a_kind_until_the_promise_is_dropp
     for nodes in range(2, 8):
         submit(10 + nodes, nodes, 5000)
     asked = []
-    waits_from = BackfillInOrder.waits_from
+    too_long = BackfillInOrder.too_long
     monkeypatch.setattr(
-        BackfillInOrder, "waits_from", lambda self, job: asked.append(job) or waits_from(self, job)
+        BackfillInOrder, "too_long", lambda self, job: asked.append(job) or too_long(self, job)
     )
     rig.free(1)
     rig.settle()

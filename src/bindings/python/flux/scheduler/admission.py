@@ -328,7 +328,7 @@ class CountedRule(AdmissionRule):
         """
 
     def ask_again(self) -> None:
-        """Let in jobs that wait for another offer of the pool."""
+        """Readmit jobs that wait for another offer of the pool."""
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         """Return None if `job`, which is within its bounds, may start with `held`, which is other

@@ -51,10 +51,10 @@ class DeferredJobs:
         """Whether a rule keeps this pending job from starting."""
         return jobid in self.by_id
 
-    def has_let_in(self, jobid: int) -> bool:
-        """Whether the rule that deferred a job has let it in again, and no pass has come to it."""
+    def is_readmitted(self, jobid: int) -> bool:
+        """Whether the rule that deferred a job has readmitted it, and no pass has queued it yet."""
         found = self.by_id.get(jobid)
-        return found is not None and not found[3].is_shut
+        return found is not None and not found[3].is_deferred
 
     def in_order(self) -> list[PendingJob]:
         """Return the deferred jobs in queue order.  Costs a sort of them."""
@@ -64,13 +64,13 @@ class DeferredJobs:
         """Keep a job outside the queue until its rule readmits it."""
         self._requests.defer(job.jobid)
         job.was_deferred = True
-        self._enter(job, why.rule, why.deferral).is_shut = True
+        self._enter(job, why.rule, why.deferral).is_deferred = True
 
     def regroup(self, job: PendingJob) -> None:
         """Move a deferred job whose signature changed to its new group."""
         _, rule, deferral, group = self.by_id[job.jobid]
         self.discard(job.jobid)
-        self._enter(job, rule, deferral).is_shut = group.is_shut
+        self._enter(job, rule, deferral).is_deferred = group.is_deferred
 
     def _enter(self, job: PendingJob, rule: AdmissionRule, deferral: Deferral) -> JobGroup:
         """Add a job to the group of its rule, key and signature, and return the group."""
@@ -95,7 +95,7 @@ class DeferredJobs:
             group.remove(job)
         for job, _, _, group in found:
             job.priority = moves[job.jobid]
-            job.was_deferred |= group.is_shut  # it still is
+            job.was_deferred |= group.is_deferred  # it still is
             group.add(entry_of(job))
 
     def readmit(
@@ -118,7 +118,8 @@ class DeferredJobs:
         self.discard(job.jobid)
         self._requests.readmit(job.jobid)
 
-    def come_back(self, job: PendingJob) -> None:
+    def requeue(self, job: PendingJob) -> None:
+        """Queue a deferred job again."""
         self.take(job)
         self._requests.queue.push(job)
 
@@ -629,7 +630,7 @@ class AdmissionControl:
 
     def why(self, job: PendingJob) -> Cause | None:
         """Return why a rule keeps `job` waiting, or None."""
-        if self.deferred.has_let_in(job.jobid):
+        if self.deferred.is_readmitted(job.jobid):
             for rule, deferral in self.deferrals(job):
                 return Cause(rule.name, rule.why(job) or deferral.text)
         elif job.jobid in self.deferred:

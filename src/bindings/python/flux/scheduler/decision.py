@@ -95,8 +95,8 @@ class Decision:
 
     def __init__(self, policy: PolicyView) -> None:
         self.policy = policy
-        # job that was let in -> the group it came from
-        self._came_with: WeakKeyDictionary[PendingJob, JobGroup] = WeakKeyDictionary()
+        # readmitted job -> its group
+        self._readmitted_from: WeakKeyDictionary[PendingJob, JobGroup] = WeakKeyDictionary()
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -131,20 +131,20 @@ class Decision:
     def extended(self) -> None:
         """Called when a running job was given more time."""
 
-    def let_in(self, group: JobGroup, most: int) -> None:
-        """Let in jobs that a rule had deferred: at most `most` of them can have room, by counts of free
+    def readmit_group(self, group: JobGroup, most: int) -> None:
+        """Readmit a group of deferred jobs, of which at most `most` can have room, by counts of free
         resources, which may miss one."""
         for job in group.head(max(1, most) if self.asks_in_order else None):
-            self._came_with[job] = group
-            self.policy.admission.deferred.come_back(job)
+            self._readmitted_from[job] = group
+            self.policy.admission.deferred.requeue(job)
 
     def deferred(self, job: PendingJob) -> bool:
-        """Called when a rule has deferred a job. If another rule had let it in, let in the next job
-        of its group. Return whether there is one."""
-        group = self._came_with.pop(job, None)
-        if group is None or not group.lets_in:
+        """Called when a rule has deferred a job. If another rule had readmitted it, readmit the next
+        job of its group. Return whether there is one."""
+        group = self._readmitted_from.pop(job, None)
+        if group is None or not group.is_readmitted:
             return False
-        self.let_in(group, 1)
+        self.readmit_group(group, 1)
         return True
 
     # -- questions ---------------------------------------------------------------------------------

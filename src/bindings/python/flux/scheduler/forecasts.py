@@ -378,7 +378,7 @@ class Forecasts:
         deferred = policy.admission.deferred
         for job in heapq.nsmallest(depth, deferred.in_order()) if deferred.by_id else ():
             cause = policy.admission.why(job)
-            # None: its rule has let it in, and it waits for something else
+            # None: its rule has readmitted it, and it waits for something else
             self.show_reason(job, self.reason_of(job) if cause is None else cause.reason)
             yield
         for job in policy.pending_jobs(deferred=False, most=depth):

@@ -104,7 +104,7 @@ class PendingQueue:
 
     Removals and changes of priority are only recorded. `settle` applies them: a few in place, one
     by one, many by rebuilding the heap. The heap is a plain list, which policies change with
-    `heapq`, so the index of a job is uncertain: each job has a hint, which is checked and corrected
+    `heapq`, so the index of a job is uncertain: `PendingJob.heap_index` is checked, and corrected
     when needed.
     """
 
@@ -117,7 +117,7 @@ class PendingQueue:
         if job in self._removed:
             self._settle()  # its earlier removal comes first
         heap = self._heap
-        job.place = len(heap)
+        job.heap_index = len(heap)
         heapq.heappush(heap, job)
 
     def remove(self, job: PendingJob) -> None:
@@ -207,18 +207,18 @@ class PendingQueue:
     def _find(self, job: PendingJob) -> int | None:
         heap = self._heap
         size = len(heap)
-        index = job.place
+        index = job.heap_index
         # `heapq` moves a job other than the last up along its ancestors.
         while index < size:
             if heap[index] is job:
-                job.place = index
+                job.heap_index = index
                 return index
             if index == 0:
                 break
             index = (index - 1) >> 1
         found: int | None = None
         for index, other in enumerate(heap):
-            other.place = index
+            other.heap_index = index
             if other is job:
                 found = index
         return found
@@ -234,7 +234,7 @@ class PendingQueue:
             if not job < other:
                 break
             heap[index] = other
-            other.place = index
+            other.heap_index = index
             index = parent
         if index == start:
             size = len(heap)
@@ -246,11 +246,11 @@ class PendingQueue:
                 if not other < job:
                     break
                 heap[index] = other
-                other.place = index
+                other.heap_index = index
                 index = child
                 child = 2 * index + 1
         heap[index] = job
-        job.place = index
+        job.heap_index = index
 
 
 class Backlog(PendingQueue):
@@ -269,9 +269,9 @@ class Backlog(PendingQueue):
             relevant
         family_of: maps a signature to a key; jobs with equal keys are refused together if the pool
             has no room at all (``block(job, family=True)``)
-        returning (dict): groups of jobs deferred by rules and let in again; walks take their jobs
-            one by one (`let_in`)
-        come_back: queues one of these jobs
+        readmitted (dict): groups of deferred jobs that their rules readmit; walks queue these one by
+            one (`readmit_group`)
+        requeue: queues one of these jobs again
         rooms (RoomIndex): is told of each group that is made or dropped; may be None
         effort (float): work of this reactor turn, in examined jobs
         longest (float): maximum wait of a job for examination after an event that could help it,
@@ -288,13 +288,13 @@ class Backlog(PendingQueue):
         self.by_ranks: dict[int, OrderedJobs] = defaultdict(OrderedJobs)
         self.ranks_of: Callable[[PendingJob], int] | None = None
         self.family_of: Callable[[Any], Hashable] = lambda signature: signature
-        self.returning: dict[JobGroup, None] = {}
-        self.come_back: Callable[[PendingJob], None] = self.push
+        self.readmitted: dict[JobGroup, None] = {}
+        self.requeue: Callable[[PendingJob], None] = self.push
         self.rooms: RoomIndex | None = None
         self.effort: float = 0
         self.longest = 0.0
-        #: heap of the jobs that arrived, or that an event concerns alone
-        self.fresh: list[Entry] = []
+        #: heap of the jobs not examined since they arrived or an event concerned them alone
+        self.unexamined: list[Entry] = []
         #: time since which blocked jobs are to be examined, seconds since the epoch; None: they are
         #: not
         self.woken: float | None = None
@@ -320,7 +320,7 @@ class Backlog(PendingQueue):
             self._join_group(entry)  # first: it may ask a site's pool, which may raise
         self.jobs.add(entry)
         job.queued = True
-        heapq.heappush(self.fresh, entry)
+        heapq.heappush(self.unexamined, entry)
 
     def remove(self, job: PendingJob) -> None:
         self._listed = None
@@ -331,7 +331,7 @@ class Backlog(PendingQueue):
             self.jobs.remove(job)
             if not job.promised:
                 self._leave_group(job)
-            if not self.jobs.count and not self.returning:
+            if not self.jobs.count and not self.readmitted:
                 self.woken = None
 
     def move_all(self, moves: dict[PendingJob, int]) -> None:
@@ -361,8 +361,8 @@ class Backlog(PendingQueue):
             job.priority = job.priority
         jobs.sort()
         # jobs that have left keep their old order
-        self.fresh = [entry_of(job) for _, _, job in self.fresh if job.queued]
-        heapq.heapify(self.fresh)
+        self.unexamined = [entry_of(job) for _, _, job in self.unexamined if job.queued]
+        heapq.heapify(self.unexamined)
         self._clear()
         for job in jobs:
             entry = entry_of(job)
@@ -375,7 +375,7 @@ class Backlog(PendingQueue):
         they have, O(jobs)."""
         if self.ranks_of is None:
             return
-        for group in self.returning_groups():
+        for group in self.readmitted_groups():
             group.ranks = self.ranks_of(group.first)
         changed = False
         for group in self.groups.values():
@@ -402,7 +402,7 @@ class Backlog(PendingQueue):
     def promise_dropped(self) -> None:
         """Note that a promise was dropped: another job may be promised a start."""
         if self._walk is not None:
-            self._walk.is_dropped = True
+            self._walk.promise_was_dropped = True
 
     def _clear(self) -> None:
         self.jobs = OrderedJobs()
@@ -441,14 +441,14 @@ class Backlog(PendingQueue):
         if not group.count:
             self._drop(group)
 
-    def let_in(self, group: JobGroup, now: float) -> None:
-        """Let in a group of jobs that a rule had deferred: the next walk includes them.  O(1).
+    def readmit_group(self, group: JobGroup, now: float) -> None:
+        """Readmit a group of deferred jobs: the next walk includes them.  O(1).
 
         Args:
             now (float): seconds since the epoch
         """
-        if group not in self.returning:
-            self.returning[group] = None
+        if group not in self.readmitted:
+            self.readmitted[group] = None
             if self.rooms is not None:
                 self.rooms.enter(group)
             if self.ranks_of is not None:
@@ -456,18 +456,18 @@ class Backlog(PendingQueue):
         self.wake(now)
 
     @property
-    def has_returning(self) -> bool:
-        """Whether `returning` has a job that rules let in.  O(groups)."""
-        return bool(self.returning) and any(group.lets_in for group in self.returning)
+    def has_readmitted(self) -> bool:
+        """Whether `readmitted` has a job.  O(groups)."""
+        return bool(self.readmitted) and any(group.is_readmitted for group in self.readmitted)
 
-    def returning_groups(self) -> list[JobGroup]:
-        """Return the groups in `returning` with jobs that rules let in; drop the others.
+    def readmitted_groups(self) -> list[JobGroup]:
+        """Drop the groups in `readmitted` without jobs, or deferred again; return the others.
         O(groups)."""
-        for group in [one for one in self.returning if not one.lets_in]:
-            del self.returning[group]
+        for group in [one for one in self.readmitted if not one.is_readmitted]:
+            del self.readmitted[group]
             if self.rooms is not None:
                 self.rooms.leave(group)
-        return list(self.returning)
+        return list(self.readmitted)
 
     def _drop(self, group: JobGroup) -> None:
         del self.groups[group.signature]
@@ -489,8 +489,8 @@ class Backlog(PendingQueue):
     def first_behind(self, job: PendingJob) -> PendingJob | None:
         """Return the first unpromised job of `by_ranks` behind a promised one, or None.  O(masks of
         `by_ranks`)."""
-        place = (job.order, job.jobid)
-        found = [jobs.first_since(place) for jobs in self.by_ranks.values()]
+        position = (job.order, job.jobid)
+        found = [jobs.first_since(position) for jobs in self.by_ranks.values()]
         return min([other for other in found if other is not None], default=None)
 
     @property
@@ -503,23 +503,21 @@ class Backlog(PendingQueue):
         return self.jobs.count + len(self.parked)
 
     def __bool__(self) -> bool:
-        return bool(self.jobs.count or self.parked or self.has_returning)
+        return bool(self.jobs.count or self.parked or self.has_readmitted)
 
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
         """Whether an unpromised job before `job` could use some of `ranks` (a mask).  O(masks of
-        `by_ranks`, groups of `returning`)."""
-        for group in self.returning:
-            if group.ranks & ranks and group.lets_in and group.first < job:
+        `by_ranks`, groups of `readmitted`)."""
+        for group in self.readmitted:
+            if group.ranks & ranks and group.is_readmitted and group.first < job:
                 return True
         for mask, jobs in self.by_ranks.items():
             if mask & ranks:
                 # The first ones may have been answered in this reactor turn.
-                first = jobs.first
-                for other in jobs.since((first.order, first.jobid)):
-                    if not other.request.finalized:
-                        if other < job:
-                            return True
-                        break
+                all_jobs = (one for block in jobs.blocks for _, _, one in block)
+                first = next((one for one in all_jobs if not one.request.finalized), job)
+                if first < job:
+                    return True
         return False
 
     # -- which jobs are to be examined --------------------------------------------------------------
@@ -531,7 +529,7 @@ class Backlog(PendingQueue):
             now (float): seconds since the epoch
             all (bool): whether to include jobs without room
         """
-        if self.jobs.count or self.returning:
+        if self.jobs.count or self.readmitted:
             self._wakes_all |= all
             if self.woken is None:
                 self.woken = now
@@ -539,7 +537,7 @@ class Backlog(PendingQueue):
     def again(self, job: PendingJob) -> None:
         """Have only `job` examined again."""
         job.examined = False
-        heapq.heappush(self.fresh, entry_of(job))
+        heapq.heappush(self.unexamined, entry_of(job))
 
     def park(self, job: PendingJob) -> None:
         """Exclude `job` from walks until ranks come up."""
@@ -552,30 +550,24 @@ class Backlog(PendingQueue):
         for job in parked.values():
             self.push(job)
 
-    def first_newcomer(self) -> PendingJob | None:
-        """Return the first job that arrived, or is to be examined again, and has not been, or
-        None."""
-        fresh = self.fresh
-        while fresh:
-            order, _, job = fresh[0]
+    def first_unexamined(self) -> PendingJob | None:
+        """Return the first job of `unexamined`, or None; drop those that are not to be examined."""
+        unexamined = self.unexamined
+        while unexamined:
+            order, _, job = unexamined[0]
             if not job.examined and job.queued and not job.request.finalized:
                 if job.order == order:
                     return job
-            heapq.heappop(fresh)
+            heapq.heappop(unexamined)
         return None
 
-    def newcomers(self) -> Iterator[PendingJob]:
-        """Yield the jobs that arrived or are to be examined again, in order, and mark them
-        examined.  O(log n) each."""
-        job = self.first_newcomer()
+    def take_unexamined(self) -> Iterator[PendingJob]:
+        """Yield the jobs of `unexamined` in order, and mark them examined.  O(log n) each."""
+        job = self.first_unexamined()
         while job is not None:
             job.examined = True
             yield job
-            job = self.first_newcomer()
-
-    def forget_newcomers(self) -> None:
-        """Drop all newcomers: they were examined."""
-        self.fresh.clear()
+            job = self.first_unexamined()
 
     # -- findings of a policy about the job that it examines ------------------------------------------
 
@@ -624,7 +616,7 @@ class Backlog(PendingQueue):
             a job, or None when the pass should yield to the reactor
         """
         self.effort = 0
-        while self.woken is not None or self.fresh:
+        while self.woken is not None or self.unexamined:
             woken = self._walk_since = self.woken
             every, self.woken, self._wakes_all = self._wakes_all, None, False
             walk = self._walk = Walk(self, promises, woken is not None, every)

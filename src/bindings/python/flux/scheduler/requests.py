@@ -280,7 +280,7 @@ class PendingJob:
         "came",
         "_last_annotation",  # for a policy's last annotation
         # for the queue:
-        "place",  # the job's last known index in the heap
+        "heap_index",  # the last known one; the heap may have changed since
         "next_order",  # `order` after the next sort of the heap
         "queued",  # whether the job is in the `Backlog` and not parked
         "examined",  # whether it was examined since it arrived or an event concerned it alone
@@ -314,7 +314,7 @@ class PendingJob:
     ) -> None:
         self.jobid = jobid
         self._priority = priority
-        self.place = 0
+        self.heap_index = 0
         self.queued = False
         self.examined = False
         self.signature: Any = None

@@ -153,7 +153,7 @@ class RuleHost:
         loses its promise. A pass must follow (`look_again`)."""
         self.decision.defer(job, why)
 
-    def let_in(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
+    def readmit_in_turn(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
         """Readmit deferred jobs of a rule until it defers one again: one by one, in queue order, as
         the pass examines them. With a policy that examines no jobs behind waiting ones they return
         together.
@@ -165,8 +165,8 @@ class RuleHost:
         """
         groups = list(self.admission.deferred.groups(rule, key))
         for group in groups:
-            group.is_shut = False
-            self.decision.let_in(group, most)
+            group.is_deferred = False
+            self.decision.readmit_group(group, most)
         if groups and not self._passes.pending:
             self.start_schedule()
 
@@ -238,7 +238,7 @@ class RuleHost:
             if is_another:
                 job.demoted = False
                 if job.jobid in deferred:
-                    deferred.come_back(job)
+                    deferred.requeue(job)
                 anew.append([job.jobid, job.priority])
         if anew:
             self._passes.events += 1

@@ -6,14 +6,14 @@ groups by the room that they need.
 By definition a pass examines every pending job, from the head of the queue to its end. Most of
 these examinations have no effect, and are skipped without any change to starts or promises:
 
-- If nothing was freed since the last walk, only newcomers are examined, and jobs concerned by an
-  event of their own (`Backlog.again`).
+- If nothing was freed since the last walk, only the unexamined jobs are: those that have arrived, or
+  that an event concerns alone (`Backlog.again`).
 - A job without a promise is examined if there is room for it, ignoring promises, and not all jobs
   with its signature are known to be too long beside them (`PromisedJobs.groups_with_room`), or if
   it may be promised a start (`PromisedJobs.may_be_promised`).
 - Behind a job that cannot start, jobs with its signature and at least its limit cannot start either
   (`Backlog.block`). For a job examined before, a quick look at the plan suffices
-  (`PromisedJobs.waits_from`). Such jobs are found by their limits, so a walk costs one look per
+  (`PromisedJobs.too_long`). Such jobs are found by their limits, so a walk costs one look per
   group of jobs with equal requests.
 
 None of this outlives the walk. A long walk is made in steps, between which jobs arrive, leave and
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from flux.resource.pool.placement import RoomKind
     from flux.scheduler.requests import PendingJob
 
-    #: A job after its place, (`PendingJob.order`, job id, job).
-    Entry = tuple[Any, int, PendingJob]
+    #: The position of a job in the queue: (`PendingJob.order`, job id).
+    Position = tuple[Any, int]
 
-    # A place in the queue: behind all jobs before ``(order, job id)``. None: its head.
-    Place = tuple[Any, int] | None
+    #: A job behind its position: (order, job id, job).
+    Entry = tuple[Any, int, PendingJob]
 
 #: Maximum number of jobs per block.
 JOBS_PER_BLOCK = 128
@@ -51,31 +51,31 @@ JOBS_PER_BLOCK = 128
 #: Number of jobs examined per reactor turn. A policy adds other work (`Backlog.spend`).
 EFFORT_PER_TURN = 24
 
-#: Number of newcomers that each walk examines in any case.
-MIN_NEWCOMERS = 8
+#: Number of unexamined jobs that each walk examines in any case.
+MIN_UNEXAMINED = 8
 
-#: Effort of looking up a group, or skipping a newcomer, in examined jobs.
-LOOK = 1 / 8
+#: Effort of looking up a group, or skipping an unexamined job, in examined jobs.
+LOOKUP_EFFORT = 1 / 8
 
 
 def entry_of(job: PendingJob) -> Entry:
-    """Return a job with its place in the queue."""
+    """Return a job with its position in the queue."""
     return job.order, job.jobid, job
 
 
 class OrderedJobs:
     """Jobs in queue order.
 
-    They are kept in blocks, with their places, ``(order, job id, job)``: a job is found by
-    comparing numbers, without calls of the jobs' comparison. Adding or removing a job moves only
-    the others of its block. While a job is in here its `PendingJob.order` must not change.
+    They are kept in blocks, as entries ``(order, job id, job)``: a job is found by comparing
+    numbers, without calls of the jobs' comparison. Adding or removing a job moves only the others
+    of its block. While a job is in here its `PendingJob.order` must not change.
     """
 
-    __slots__ = ("count", "is_shut", "blocks")
+    __slots__ = ("count", "is_deferred", "blocks")
 
     def __init__(self) -> None:
         self.count = 0  # number of jobs
-        self.is_shut = False  # whether a rule keeps all of them from starting
+        self.is_deferred = False  # whether a rule keeps all of them from starting
         self.blocks: list[list[Entry]] = [[]]  # none is empty, unless it is the only one
 
     def __iter__(self) -> Iterator[PendingJob]:
@@ -109,33 +109,24 @@ class OrderedJobs:
         """The last job. Raises IndexError if there is none."""
         return self.blocks[-1][-1][2]
 
-    def since(self, place: tuple[Any, int]) -> Iterator[PendingJob]:
-        """Yield the jobs from a place, ``(order, job id)``, on, in order; the jobs must not change
-        meanwhile."""
-        begin = self._block(place)
-        for number in range(begin, len(self.blocks)):
-            block = self.blocks[number]
-            for index in range(bisect_left(block, place) if number == begin else 0, len(block)):
-                yield block[index][2]
-
-    def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
-        """Return the first job from a place on (None: of all), or None if there is none or a rule
+    def first_since(self, position: Position | None) -> PendingJob | None:
+        """Return the first job from a position on (None: of all), or None if there is none or a rule
         keeps all from starting."""
-        if not self.count or self.is_shut:
+        if not self.count or self.is_deferred:
             return None
         blocks = self.blocks
         first = blocks[0][0]
-        if place is None or first >= place:
+        if position is None or first >= position:
             return first[2]
-        number = self._block(place) if len(blocks) > 1 else 0
-        at = bisect_left(blocks[number], place)
+        number = self._block(position) if len(blocks) > 1 else 0
+        at = bisect_left(blocks[number], position)
         if at < len(blocks[number]):
             return blocks[number][at][2]
         return blocks[number + 1][0][2] if number + 1 < len(blocks) else None
 
     def add(self, entry: Entry) -> int | None:
-        """Add a job with its place (`entry_of`). Return the index of its block (-1: the last); None
-        if that was divided."""
+        """Add a job (`entry_of`). Return the index of its block (-1: the last); None if that was
+        divided."""
         self.count += 1
         at, block = -1, self.blocks[-1]
         if not block or block[-1] < entry:  # usually it is the last
@@ -152,10 +143,10 @@ class OrderedJobs:
     def remove(self, job: PendingJob) -> int | None:
         """Remove a job. Return the index of its block; None if that is gone."""
         self.count -= 1
-        blocks, place = self.blocks, (job.order, job.jobid)
-        at = self._block(place) if len(blocks) > 1 else 0
+        blocks, position = self.blocks, (job.order, job.jobid)
+        at = self._block(position) if len(blocks) > 1 else 0
         block = blocks[at]
-        del block[bisect_left(block, place)]
+        del block[bisect_left(block, position)]
         if block or len(blocks) == 1:
             return at
         self._drop(at)
@@ -171,11 +162,11 @@ class OrderedJobs:
         """Remove an empty block."""
         del self.blocks[at]
 
-    def _block(self, place: tuple[Any, int]) -> int:
-        """Return the index of the block that contains a place, ``(order, job id)``, or ends before
-        it; 0 if the place precedes all."""
-        order, jobid = place
-        # Lists compare by their first entries: count the blocks that begin at or before the place.
+    def _block(self, position: Position) -> int:
+        """Return the index of the block that contains a position, or ends before it; 0 if the
+        position precedes all."""
+        order, jobid = position
+        # Lists compare by their first entries: count the blocks that begin at or before it.
         return max(0, bisect_left(self.blocks, [(order, jobid + 1)]) - 1)
 
 
@@ -202,9 +193,9 @@ class JobGroup(OrderedJobs):
         self._left: list[bool] = [False]
 
     @property
-    def lets_in(self) -> bool:
+    def is_readmitted(self) -> bool:
         """Whether it has a job, and no rule keeps all of them from starting."""
-        return bool(self.count) and not self.is_shut
+        return bool(self.count) and not self.is_deferred
 
     def add(self, entry: Entry) -> int | None:
         job = entry[2]
@@ -222,17 +213,17 @@ class JobGroup(OrderedJobs):
             self._left[at] = True
         return at
 
-    def shorter_since(self, place: tuple[Any, int] | None, limit: float) -> PendingJob | None:
-        """Return the first job from a place on (None: of all) with a limit below `limit` seconds,
+    def shorter_since(self, position: Position | None, limit: float) -> PendingJob | None:
+        """Return the first job from a position on (None: of all) with a limit below `limit` seconds,
         or None."""
         blocks, shortest = self.blocks, self.shortest
         end = len(blocks)
-        begin = 0 if place is None or end == 1 else self._block(place)
+        begin = 0 if position is None or end == 1 else self._block(position)
         for number in range(begin, end):
             if shortest[number] < limit:
                 block = blocks[number]
-                if number == begin and place is not None and block[0] < place:
-                    block = block[bisect_left(block, place) :]
+                if number == begin and position is not None and block[0] < position:
+                    block = block[bisect_left(block, position) :]
                 for _, _, job in block:
                     if job.limit < limit:
                         return job
@@ -263,7 +254,7 @@ class RoomIndex:
     def __init__(self) -> None:
         # kind of room -> sorted list of (number of nodes or slots needed, serial number, group)
         self._kinds: dict[RoomKind, list[tuple[float, int, JobGroup]]] = {}
-        self._place: dict[JobGroup, tuple[RoomKind, float, int]] = {}
+        self._entries: dict[JobGroup, tuple[RoomKind, float, int]] = {}
         #: groups to be entered, and groups whose room cannot be counted
         self._new: dict[JobGroup, None] = {}
         self._uncounted: dict[JobGroup, None] = {}
@@ -279,7 +270,7 @@ class RoomIndex:
             if group in groups_aside:
                 del groups_aside[group]
                 return
-        kind, needed, number = self._place.pop(group)
+        kind, needed, number = self._entries.pop(group)
         groups = self._kinds[kind]
         del groups[bisect_left(groups, (needed, number))]
         if not groups:
@@ -297,9 +288,9 @@ class RoomIndex:
         for group in self._new:
             shape = group.request.shape
             if countable(shape):
-                place = room_kind(shape), shape.least_count, next(self._numbers)
-                self._place[group] = place
-                insort(self._kinds.setdefault(place[0], []), (*place[1:], group))
+                kind, *entry = room_kind(shape), shape.least_count, next(self._numbers)
+                self._entries[group] = kind, *entry
+                insort(self._kinds.setdefault(kind, []), (*entry, group))
             else:
                 self._uncounted[group] = None
         self._new.clear()
@@ -322,8 +313,8 @@ class RoomIndex:
 class PromisedJobs(Protocol):
     """The interface of a policy's promises for a walk."""
 
-    def first_since(self, place: Place) -> PendingJob | None:
-        """Return the first promised job from a place in the queue on, or None."""
+    def first_since(self, position: Position | None) -> PendingJob | None:
+        """Return the first promised job from a position in the queue on, or None."""
 
     def due(self) -> list[PendingJob]:
         """Return the promised jobs to be examined before all others: their time has come."""
@@ -332,39 +323,38 @@ class PromisedJobs(Protocol):
         """Whether an unpromised job may be promised a start; if not, no job behind it that could
         use the same ranks may be."""
 
-    def is_passed_over(self, job: PendingJob, ranks: int) -> bool:
-        """Whether an unpromised job, and those behind it that could use the same ranks (a mask), are
-        neither promised a start nor kept out by a rule until a promise is dropped: as many jobs
-        ahead as may have one have one."""
+    def is_past_promise_limit(self, job: PendingJob, ranks: int) -> bool:
+        """Whether the promises to jobs ahead of an unpromised one have reached the limit for its ranks
+        (a mask), and no rule defers jobs. Until a promise is dropped, neither this job nor one behind
+        it that could use the same ranks is then promised a start."""
 
-    def is_kept_out(self, job: PendingJob) -> bool:
-        """Whether a rule keeps a job from starting, so that no other waits for it."""
+    def would_be_deferred(self, job: PendingJob) -> bool:
+        """Whether a rule keeps a job from starting now, so that no other job waits for it."""
 
     def groups_with_room(self) -> Iterable[JobGroup] | None:
-        """Return the groups of jobs for which there is room, ignoring promises; those are left out
-        in which no job can start until a promise is dropped. None if all groups are to be looked
-        at."""
+        """Return the groups of jobs for which there is room, ignoring promises, without those in
+        which no job can start until a promise is dropped; None: all groups must be examined."""
 
-    def waits_from(self, job: PendingJob) -> float | None:
-        """Return the limit (seconds) from which on jobs with an unpromised job's signature keep
-        waiting like it; None if it must be examined."""
+    def too_long(self, job: PendingJob) -> float | None:
+        """Return a limit, in seconds, that is too long for an unpromised job and all others of its
+        signature to start now; None if the job must be examined."""
 
 
 class _Backlog(Protocol):
     """The interface of a `Backlog` for a walk."""
 
     effort: float
-    fresh: list[Entry]
+    unexamined: list[Entry]
     woken: float | None
     groups: dict[Any, JobGroup]
     by_ranks: dict[int, OrderedJobs]
-    returning: dict[JobGroup, None]
+    readmitted: dict[JobGroup, None]
     family_of: Callable[[Any], Hashable]
-    come_back: Callable[[PendingJob], None]
+    requeue: Callable[[PendingJob], None]
 
-    def returning_groups(self) -> list[JobGroup]: ...
+    def readmitted_groups(self) -> list[JobGroup]: ...
 
-    def first_newcomer(self) -> PendingJob | None: ...
+    def first_unexamined(self) -> PendingJob | None: ...
 
 
 class Walk:
@@ -372,7 +362,8 @@ class Walk:
 
     Attributes:
         is_over (bool): whether it has ended
-        is_dropped (bool): whether a promise was dropped: jobs may be promised a start that could not
+        promise_was_dropped (bool): whether a promise was dropped, so that another job may be
+            promised a start
     """
 
     def __init__(
@@ -380,18 +371,18 @@ class Walk:
     ) -> None:
         self.backlog = backlog
         self.promises = promises  # the promises; None: there are none
-        #: whether resources were freed since the last walk; otherwise only newcomers are examined
+        #: whether resources were freed since the last walk; otherwise only unexamined jobs are
         self.freed = freed
         self.every = every  # whether to examine jobs without room
-        self.is_over = self.is_dropped = False
-        # places behind the last job, and the last promised one, examined in their turn
-        self._place: Place = None
-        self._promised: Place = None
+        self.is_over = self.promise_was_dropped = False
+        # positions behind the last job, and the last promised one, examined in their turn
+        self._position: Position | None = None
+        self._promised_position: Position | None = None
         # Groups with room when the walk began, or all to be looked at; None: not determined.
         self._groups: list[JobGroup] | None = None
         self._number = 0  # of the last source
-        # Heap of the sources of jobs: the first possible job of each with its place, a number, the
-        # source, and the mask of ranks of a source from `Backlog.by_ranks` or `returning`: its first job
+        # Heap of the sources of jobs: the first possible job of each with its position, a number, the
+        # source, and the mask of ranks of a source from `Backlog.by_ranks` or `readmitted`: its first job
         # is examined while one of its jobs may be promised a start; None: another source.
         self._sources: list[tuple[Entry, int, Any, int | None]] = []
         self._is_stale = freed
@@ -402,7 +393,7 @@ class Walk:
         self._refused_families: set[Hashable] = set()
 
     def __iter__(self) -> Iterator[PendingJob | None]:
-        backlog, newcomers = self.backlog, 0
+        backlog, arrivals = self.backlog, 0
         job: PendingJob | None
         for job in self.promises.due() if self.promises is not None else ():
             if job.queued and not job.request.finalized:
@@ -412,27 +403,27 @@ class Walk:
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
                 backlog.effort = 0
-                if newcomers >= MIN_NEWCOMERS and not self._sources and backlog.woken is not None:
+                if arrivals >= MIN_UNEXAMINED and not self._sources and backlog.woken is not None:
                     break  # jobs that a release may help go first
-            if not self.freed and (self.is_dropped or backlog.woken is not None):
-                # The newcomer examined last has made room, for example by taking others' promises.
-                # Waiting jobs go before the newcomers behind it.
+            if not self.freed and (self.promise_was_dropped or backlog.woken is not None):
+                # The arrival examined last has made room, for example by taking others' promises.
+                # Waiting jobs go before the arrivals behind it.
                 self.freed = self._is_stale = True
-            if self._is_stale or self.is_dropped:
+            if self._is_stale or self.promise_was_dropped:
                 yield from self._find_sources()
-            job = self._next() if self._sources or backlog.fresh else None
+            job = self._next() if self._sources or backlog.unexamined else None
             if job is None:
                 break
-            if self._place is None or (job.order, job.jobid) >= self._place:
-                self._place = job.order, job.jobid + 1
+            if self._position is None or (job.order, job.jobid) >= self._position:
+                self._position = job.order, job.jobid + 1
             if not (job.queued or job.request.finalized):
-                backlog.come_back(job)  # a rule lets it in
+                backlog.requeue(job)  # its rule has readmitted it
             if job.queued and not job.request.finalized:
                 if not job.examined:
-                    newcomers += 1
+                    arrivals += 1
                     job.examined = True
-                    if backlog.fresh and backlog.fresh[0][2] is job:
-                        heapq.heappop(backlog.fresh)
+                    if backlog.unexamined and backlog.unexamined[0][2] is job:
+                        heapq.heappop(backlog.unexamined)
                 yield job
                 backlog.effort += 1
         self.is_over = True
@@ -465,33 +456,33 @@ class Walk:
 
     def begin_anew(self) -> None:
         """Start over: the queue was sorted again or replaced. All jobs are in other groups, and a
-        place in the old order is meaningless, or does not even compare with new ones."""
-        self._groups = self._place = self._promised = None
+        position in the old order is meaningless, or does not even compare with new ones."""
+        self._groups = self._position = self._promised_position = None
         self._is_stale = self.freed
 
     def skip_promised(self, last: PendingJob) -> None:
         """Skip the promised jobs up to `last`, which were examined."""
         if self._groups is not None:
-            self._promised = last.order, last.jobid + 1
+            self._promised_position = last.order, last.jobid + 1
 
     # -- the next job ------------------------------------------------------------------------------
 
     def _find_sources(self) -> Iterator[None]:
         """Determine the sources of jobs."""
         backlog, promises = self.backlog, self.promises
-        if self._groups is None or self.is_dropped:
-            if backlog.returning:
-                backlog.returning_groups()  # drops those that are gone
+        if self._groups is None or self.promise_was_dropped:
+            if backlog.readmitted:
+                backlog.readmitted_groups()  # drops those that are gone
             groups: Iterable[JobGroup] | None = None
             if promises is not None and not self.every:
                 groups = promises.groups_with_room()
             if groups is None:
-                groups = [*backlog.groups.values(), *backlog.returning]
+                groups = [*backlog.groups.values(), *backlog.readmitted]
             self._groups = list(groups)
         sources: list[tuple[Any, int | None]] = []
-        self._is_stale = self.is_dropped = False
+        self._is_stale = self.promise_was_dropped = False
         self._sources = []
-        if self._place is None and not self._refused:
+        if self._position is None and not self._refused:
             self._sources = self._firsts(self._groups)
         else:
             sources += zip(self._groups, repeat(None))
@@ -500,17 +491,17 @@ class Walk:
             sources += [
                 (jobs, ranks)
                 for ranks, jobs in backlog.by_ranks.items()
-                if not promises.is_passed_over(jobs.first, ranks)
+                if not promises.is_past_promise_limit(jobs.first, ranks)
             ]
-            if backlog.returning:
-                sources += [(group, group.ranks) for group in backlog.returning]
+            if backlog.readmitted:
+                sources += [(group, group.ranks) for group in backlog.readmitted]
             self._unpromised.clear()
         for source, ranks in sources:
             job = self._first_of(source, ranks)
             if job is not None:
                 self._number += 1
                 self._sources.append((entry_of(job), self._number, source, ranks))
-            backlog.effort += LOOK
+            backlog.effort += LOOKUP_EFFORT
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
                 backlog.effort = 0
@@ -520,22 +511,22 @@ class Walk:
         """Return groups as sources, each with its first job: as `_first_of`, without calls."""
         begun = self._number + 1
         self._number += len(groups)
-        self.backlog.effort += LOOK * len(groups)
+        self.backlog.effort += LOOKUP_EFFORT * len(groups)
         return [
             (group.blocks[0][0], number, group, None)
             for number, group in enumerate(groups, begun)
-            if group.count and not group.is_shut
+            if group.count and not group.is_deferred
         ]
 
     def _next(self) -> PendingJob | None:
-        """Return the first newcomer or job of a source that must be examined, or None."""
+        """Return the first unexamined job or job of a source that must be examined, or None."""
         backlog, sources, refused = self.backlog, self._sources, self._refused
-        newcomer = None
-        if backlog.fresh:
-            newcomer = self._first_newcomer() if refused else backlog.first_newcomer()
+        arrival = None
+        if backlog.unexamined:
+            arrival = self._first_unexamined() if refused else backlog.first_unexamined()
         if not sources:
-            return newcomer
-        promises, place = self.promises, self._place
+            return arrival
+        promises, position = self.promises, self._position
         job: PendingJob | None
         while sources:
             (order, jobid, job), number, source, ranks = sources[0]
@@ -544,28 +535,30 @@ class Walk:
                 job.queued
                 and job.order == order
                 and job.promised is is_promised
-                and (place is None or (order, jobid) >= place)
-                and (self._promised is None if is_promised else job.signature not in refused)
+                and (position is None or (order, jobid) >= position)
+                and (
+                    self._promised_position is None if is_promised else job.signature not in refused
+                )
                 and not self._refused_families
             ):
                 job = self._first_of(source, ranks)
             if job is not None and job.jobid == jobid and job.order == order:
-                if newcomer is not None and (newcomer is job or newcomer < job):
-                    return newcomer
+                if arrival is not None and (arrival is job or arrival < job):
+                    return arrival
                 if promises is None or is_promised:
                     return job
                 if ranks is None:
-                    limit = promises.waits_from(job)
+                    limit = promises.too_long(job)
                     if limit is None:
                         return job
                     self._refused[job.signature] = limit
-                    backlog.effort += LOOK
-                    if newcomer is not None:
-                        newcomer = self._first_newcomer()
-                    job = source.shorter_since(self._place, limit) if limit > 0 else None
+                    backlog.effort += LOOKUP_EFFORT
+                    if arrival is not None:
+                        arrival = self._first_unexamined()
+                    job = source.shorter_since(self._position, limit) if limit > 0 else None
                 elif ranks not in self._unpromised and promises.may_be_promised(job):
                     return job
-                elif promises.is_kept_out(job):
+                elif promises.would_be_deferred(job):
                     return job
                 else:
                     self._unpromised.add(ranks)
@@ -574,20 +567,22 @@ class Walk:
                 heapq.heappop(sources)
             else:
                 heapq.heapreplace(sources, (entry_of(job), number, source, ranks))
-            backlog.effort += LOOK
-        return newcomer
+            backlog.effort += LOOKUP_EFFORT
+        return arrival
 
     def _first_of(self, source: Any, ranks: int | None) -> PendingJob | None:
         """Return the first job of a source that may be examined in its turn."""
-        place: Place = self._place
+        position = self._position
         if source is self.promises:
-            if place is None or (self._promised is not None and place < self._promised):
-                place = self._promised
+            if position is None or (
+                self._promised_position is not None and position < self._promised_position
+            ):
+                position = self._promised_position
         elif ranks is None and self._refused:
             limit = self._shortest_refused(source.signature)
             if limit < inf:
-                return source.shorter_since(place, limit) if limit > 0 else None
-        job: PendingJob | None = source.first_since(place)
+                return source.shorter_since(position, limit) if limit > 0 else None
+        job: PendingJob | None = source.first_since(position)
         return job
 
     def _shortest_refused(self, signature: Any) -> float:
@@ -598,17 +593,17 @@ class Walk:
             return 0.0
         return self._refused.get(signature, inf)
 
-    def _first_newcomer(self) -> PendingJob | None:
-        """Return the first newcomer that must be examined for its own sake."""
+    def _first_unexamined(self) -> PendingJob | None:
+        """Return the first unexamined job that no refusal of another one covers."""
         backlog = self.backlog
         while True:
-            job = backlog.first_newcomer()
+            job = backlog.first_unexamined()
             if job is None or not self._refused or job.promised:
                 return job
-            if self._place is not None and (job.order, job.jobid) < self._place:
+            if self._position is not None and (job.order, job.jobid) < self._position:
                 return job  # it may have been ahead of the refused one
             limit = self._shortest_refused(job.signature)
             if limit == inf or job.limit < limit or backlog.effort > 2 * EFFORT_PER_TURN:
                 return job
             job.examined = True
-            backlog.effort += LOOK
+            backlog.effort += LOOKUP_EFFORT

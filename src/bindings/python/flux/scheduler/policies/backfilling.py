@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from math import inf
 from syslog import LOG_DEBUG
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import JobDeferred
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.walk import JobGroup
+    from flux.scheduler.walk import JobGroup, Position
 
 #: Effort of making a promise, relative to examining a job (`Backlog.spend`).
 PROMISE_EFFORT = 12
@@ -99,7 +99,7 @@ class Backfilling(Decision):
             self.policy.refuse(job, why)
         return True
 
-    def is_kept_out(self, job: PendingJob) -> bool:
+    def would_be_deferred(self, job: PendingJob) -> bool:
         """Whether a rule keeps a job from starting, so that no other waits for it."""
         admission = self.policy.admission
         return admission.engaged and next(admission.deferrals(job), None) is not None
@@ -212,10 +212,10 @@ class PromiseBook:
         self._changed = changed
         self.jobs: list[PendingJob] = []  # in queue order; not to be changed by others
         self._ids = array("q")  # of these
-        self._places: list[tuple[Any, int]] = []  # of these, (order, job id)
+        self._positions: list[Position] = []  # of these
         self._by_id: dict[int, PendingJob] = {}
-        # mask of ranks -> places of jobs that could use them, in order; None: not computed
-        self._by_ranks: dict[int, list[tuple[Any, int]]] | None = None
+        # mask of ranks -> positions of jobs that could use them, ascending; None: not computed
+        self._by_ranks: dict[int, list[Position]] | None = None
         #: ids of the jobs with open promises
         self.open_ids: set[int] = set()
         # no promised time after the last look is earlier, in seconds since the epoch
@@ -240,12 +240,12 @@ class PromiseBook:
         jobs = self.jobs
         if not jobs or not job < jobs[-1]:
             return []
-        begin = bisect_left(self._places, (job.order, job.jobid))
+        begin = bisect_left(self._positions, (job.order, job.jobid))
         return [other for other in jobs[begin:] if other is not job]
 
-    def first_since(self, place: tuple[Any, int] | None) -> PendingJob | None:
-        """Return the first job from a place in the queue, ``(order, job id)``, on, or None."""
-        begin = 0 if place is None else bisect_left(self._places, place)
+    def first_since(self, position: Position | None) -> PendingJob | None:
+        """Return the first job from a position in the queue on, or None."""
+        begin = 0 if position is None else bisect_left(self._positions, position)
         return self.jobs[begin] if begin < len(self.jobs) else None
 
     def make(self, job: PendingJob, when: float | None) -> None:
@@ -261,11 +261,11 @@ class PromiseBook:
         if job not in self:
             if self._changed is not None:
                 self._changed(job, True)
-            entry = job.order, job.jobid
-            place = bisect_left(self._places, entry)
-            self.jobs.insert(place, job)
-            self._ids.insert(place, job.jobid)
-            self._places.insert(place, entry)
+            position = job.order, job.jobid
+            index = bisect_left(self._positions, position)
+            self.jobs.insert(index, job)
+            self._ids.insert(index, job.jobid)
+            self._positions.insert(index, position)
             self._by_id[job.jobid] = job
             self._by_ranks = None
 
@@ -299,24 +299,24 @@ class PromiseBook:
             seconds since the epoch, or infinity. If that time has come, it is the start of the last
             job of both lists.
         """
-        first = bisect_left(self._places, (job.order, job.jobid)) + 1
+        first = bisect_left(self._positions, (job.order, job.jobid)) + 1
         last = len(self.jobs)
         if stop is not None:
-            last = bisect_left(self._places, (stop.order, stop.jobid), first)
+            last = bisect_left(self._positions, (stop.order, stop.jobid), first)
         last = min(last, first + self.plan.moves_per_turn)
-        count, places, when = self.plan.advance_in_turn(self._ids[first:last])
+        count, indices, when = self.plan.advance_in_turn(self._ids[first:last])
         if when < self._first and self.plan.is_counted:
             self._first = when
         looked = self.jobs[first : first + count]
-        return looked, [looked[place] for place in places], when
+        return looked, [looked[index] for index in indices], when
 
     def drop(self, job: PendingJob) -> None:
         """Remove a job's promise: it has started, or the promise is revoked."""
         if job.jobid in self._by_id:
             del self._by_id[job.jobid]
             self.open_ids.discard(job.jobid)
-            place = bisect_left(self._places, (job.order, job.jobid))
-            del self.jobs[place], self._ids[place], self._places[place]
+            index = bisect_left(self._positions, (job.order, job.jobid))
+            del self.jobs[index], self._ids[index], self._positions[index]
             self._by_ranks = None
             if self._changed is not None:
                 self._changed(job, False)
@@ -325,17 +325,17 @@ class PromiseBook:
     def reorder(self) -> list[PendingJob]:
         """Sort the jobs again after their order changed. Return those that are now ahead of others
         that they were behind."""
-        before = {jobid: place for place, jobid in enumerate(self._ids)}
+        before = {jobid: index for index, jobid in enumerate(self._ids)}
         self.jobs.sort()
         self._ids = array("q", [job.jobid for job in self.jobs])
-        self._places = [(job.order, job.jobid) for job in self.jobs]
+        self._positions = [(job.order, job.jobid) for job in self.jobs]
         self._by_ranks = None
         risen, first = [], len(before)
         for job in reversed(self.jobs):
-            place = before[job.jobid]
-            if place > first:
+            index = before[job.jobid]
+            if index > first:
                 risen.append(job)
-            first = min(first, place)
+            first = min(first, index)
         return risen
 
     def ranks_changed(self) -> None:
@@ -358,12 +358,12 @@ class PromiseBook:
         if self._by_ranks is None:
             self._by_ranks = {}
             for other in self.jobs:
-                places = self._by_ranks.setdefault(ranks_of(other), [])
-                places.append((other.order, other.jobid))
-        found, place = 0, (job.order, job.jobid)
+                positions = self._by_ranks.setdefault(ranks_of(other), [])
+                positions.append((other.order, other.jobid))
+        found, position = 0, (job.order, job.jobid)
         for mask in self._by_ranks:
             if mask & ranks:
-                found += bisect_left(self._by_ranks[mask], place)
+                found += bisect_left(self._by_ranks[mask], position)
         return found
 
     def next_after(self, now: float) -> float | None:
@@ -398,7 +398,7 @@ class BackfillInOrder(Backfilling):
         self.plans_tokens = policy.promises_limit != 0
         self.made_anew = policy.guarantee == "none"
         self.keeps_times = self.plans_tokens and not self.made_anew
-        backlog.come_back = policy.admission.deferred.come_back
+        backlog.requeue = policy.admission.deferred.requeue
         self._timer: Timer | None = None
         self._updates = 0  # of ranks
 
@@ -423,8 +423,8 @@ class BackfillInOrder(Backfilling):
 
     # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
 
-    def first_since(self, place: tuple[object, int] | None) -> PendingJob | None:
-        return self.promises.first_since(place)
+    def first_since(self, position: Position | None) -> PendingJob | None:
+        return self.promises.first_since(position)
 
     def due(self) -> list[PendingJob]:
         if self.made_anew or not self.promises.jobs:
@@ -436,8 +436,8 @@ class BackfillInOrder(Backfilling):
         rooms, admission = self.backlog.rooms, self.policy.admission
         if rooms is None or admission.kept_for:
             return None
-        # Jobs that rules let in are examined once.
-        asks_each = bool(self.backlog.returning) or (admission.engaged and admission.asks_each)
+        # Readmitted jobs are examined once.
+        asks_each = bool(self.backlog.readmitted) or (admission.engaged and admission.asks_each)
         return rooms.with_room(self.plan, beside_promises=not (asks_each or self.made_anew))
 
     def may_be_promised(self, job: PendingJob) -> bool:
@@ -450,13 +450,13 @@ class BackfillInOrder(Backfilling):
         ahead = self.promises.count_before(job, ranks, turn_of)
         return ahead < limit and not self.backlog.is_behind_another(job, ranks)
 
-    def is_passed_over(self, job: PendingJob, ranks: int) -> bool:
+    def is_past_promise_limit(self, job: PendingJob, ranks: int) -> bool:
         limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
         if limit is None or self.policy.admission.engaged:
             return False
         return self.promises.count_before(job, ranks, turn_of) >= limit
 
-    def waits_from(self, job: PendingJob) -> float | None:
+    def too_long(self, job: PendingJob) -> float | None:
         admission = self.policy.admission
         if job.tried != self._updates or self.made_anew:
             return None
@@ -539,7 +539,7 @@ class BackfillInOrder(Backfilling):
         examination: its time has come, or its promise may be broken.
         """
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
-        if promises.open_ids or len(promises.jobs) < MIN_IN_A_ROW or backlog.has_returning:
+        if promises.open_ids or len(promises.jobs) < MIN_IN_A_ROW or backlog.has_readmitted:
             return
         if admission.engaged and admission.pins is not None:
             return  # each is checked at its turn
@@ -705,8 +705,8 @@ class BackfillInOrder(Backfilling):
             self.policy.forecasts.show_estimate(job, None)
             self.backlog.again(job)
 
-    def let_in(self, group: JobGroup, most: int) -> None:
-        self.backlog.let_in(group, self.policy.now())
+    def readmit_group(self, group: JobGroup, most: int) -> None:
+        self.backlog.readmit_group(group, self.policy.now())
 
     def ranks_changed(self, lost: bool) -> None:
         self._updates += 1

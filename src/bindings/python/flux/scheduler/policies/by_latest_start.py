@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup
 
-#: Number of jobs that return at once when the limit or licence that they wait for has room: any of
+#: Number of jobs readmitted at once when the limit or licence that they wait for has room: any of
 #: them may start. Twice as many follow if it still has room when these were examined.
-LET_IN = 64
+READMITTED_AT_ONCE = 64
 
 #: Tolerated delay of a start after the latest start, in seconds: a running job ends exactly at its
 #: limit, and its resources are freed a little later; so it may be that late itself.
@@ -86,8 +86,8 @@ class BackfillByLatestStart(BackfillByRank):
         #: is promised
         self._kept: dict[int, bool] = {}
         self._timer: Timer | None = None
-        #: groups that a rule lets in -> number of their jobs that have returned
-        self._let_in: dict[JobGroup, int] = {}
+        #: readmitted groups -> number of their jobs that are queued again
+        self._readmitted: dict[JobGroup, int] = {}
         #: the head that a job starting now goes ahead of
         self._ahead_of: PendingJob | None = None
         self._stored = StoredLatestStarts(self.latest, checkpoints)
@@ -107,7 +107,7 @@ class BackfillByLatestStart(BackfillByRank):
         if self._stored.awaits_jobs(policy, len(self.backlog)):
             return
         yield from self.keep_stored()
-        for number, job in enumerate(self.backlog.newcomers(), 1):
+        for number, job in enumerate(self.backlog.take_unexamined(), 1):
             if job not in self.latest and not self.is_kept_for(job):
                 if not self.let_rules_defer(job, policy.admission.check):
                     yield from self.promise_latest(job)
@@ -128,11 +128,11 @@ class BackfillByLatestStart(BackfillByRank):
             if number % PROMISED_PER_TURN == 0:
                 yield
         yield from self.start_by_rank()
-        let_in, self._let_in = self._let_in, {}
-        for group, number in let_in.items():
-            if group.lets_in:
+        readmitted, self._readmitted = self._readmitted, {}
+        for group, number in readmitted.items():
+            if group.is_readmitted:
                 self.again = True
-                self.let_in(group, 2 * number)
+                self.readmit_group(group, 2 * number)
         yield from self.tell()
         self._stored.save()
         self.wake_up()
@@ -529,9 +529,9 @@ class BackfillByLatestStart(BackfillByRank):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def let_in(self, group: JobGroup, most: int) -> None:
-        self._let_in[group] = most = max(most, LET_IN)
-        super().let_in(group, most)
+    def readmit_group(self, group: JobGroup, most: int) -> None:
+        self._readmitted[group] = most = max(most, READMITTED_AT_ONCE)
+        super().readmit_group(group, most)
 
     def came(self, job: PendingJob) -> None:
         super().came(job)

@@ -94,7 +94,7 @@ class BackfillByRank(Backfilling):
                 policy.forecasts.show_estimate(loser, None)
             if number % PROMISED_PER_TURN == 0:
                 yield
-        self.backlog.forget_newcomers()
+        self.backlog.unexamined.clear()
         self._free.clear()
         if not (yield from self.could_start()):
             return
@@ -322,7 +322,7 @@ class BackfillByRank(Backfilling):
             if job.signature not in free:
                 is_down = policy.facts.waits_for_down_ranks(request)
                 free[job.signature] = is_down or plan.has_free(request)
-            if not free[job.signature] and not self.is_kept_out(job):
+            if not free[job.signature] and not self.would_be_deferred(job):
                 heads.append(job)
                 behind |= ranks
                 if policy.queue_order.all_blocked(behind):

@@ -103,7 +103,7 @@ class PendingReason:
         yield
         answer["behind"], answer["behind_more"] = [], False
         deferred = policy.admission.deferred
-        if job.jobid not in deferred or deferred.has_let_in(job.jobid):
+        if job.jobid not in deferred or deferred.is_readmitted(job.jobid):
             found, answer["behind_more"] = yield from self._running_before(job, caller)
             answer["behind"] = self._pending_before(head, caller) + found
             yield

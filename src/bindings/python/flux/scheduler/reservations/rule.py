@@ -123,7 +123,7 @@ class ReservationRule(GivingRule):
         deferred = self.host.admission.deferred
         for jobid in self.group_jobs:
             if jobid in deferred:  # by a limit, which may let it start in its window
-                deferred.come_back(deferred.by_id[jobid][0])
+                deferred.requeue(deferred.by_id[jobid][0])
         self.host.look_again()
 
     # -- the table ---------------------------------------------------------------------------------

@@ -386,7 +386,7 @@ class BudgetRule(ScopedRule):
             if gpus:
                 taken[2] += gpus * seconds
             if jobs < 1 and account.waiting:
-                self.let_in(account)
+                self.readmit_for(account)
         if not self._usage.has_changed:
             self._usage.touch()
 
@@ -399,15 +399,15 @@ class BudgetRule(ScopedRule):
                 later = min(known.end, account.end) - min(before, account.end)
                 for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
                     account.used[at] += rate * later
-                self.let_in(account)
+                self.readmit_for(account)
 
-    def let_in(self, account: Account) -> None:
-        super().let_in(account)
+    def readmit_for(self, account: Account) -> None:
+        super().readmit_for(account)
         for rates, _ in account.waiting.values():
             self._wake(account, rates)
 
     def _wake(self, account: Account, rates: Amounts) -> None:
-        """Let in the waiting jobs when jobs that hold `rates` fit into the rest of the period."""
+        """Readmit the waiting jobs when jobs that hold `rates` fit into the rest of the period."""
         when = account.fits_from(rates)
         if self.host.now() < when < min(account.wakes, account.end):
             account.wakes = when
@@ -415,7 +415,7 @@ class BudgetRule(ScopedRule):
             def wake() -> None:
                 if account.wakes == when:
                     account.wakes = inf
-                    self.let_in(account)
+                    self.readmit_for(account)
 
             self.host.call_at(when, wake)
 

@@ -225,7 +225,7 @@ class CountingRule(CountedRule, TableRule):
     """
 
     new_job: Callable[..., Any] = Counted
-    #: whether a job that waits for another offer is let in without room, to be promised a start
+    #: whether a job that waits for another offer is readmitted without room, to be promised a start
     are_promised = False
     uses_of: Callable[..., tuple[Any, ...]]
     room: Callable[..., float]
@@ -271,7 +271,7 @@ class CountingRule(CountedRule, TableRule):
             self.waits_no_more(jobid, known)
             for use in known.uses:
                 if use.waiting:
-                    self.let_in(use)  # it may have been readmitted ahead of others
+                    self.readmit_for(use)  # it may have been readmitted ahead of others
             self.forget(known)
 
     def counted_in(self, job: PendingJob) -> tuple[Any, ...]:
@@ -298,13 +298,13 @@ class CountingRule(CountedRule, TableRule):
     def found(self, jobid: int, known: Any, attributes: SystemAttributes) -> None:
         """Fill in the record of a job found running."""
 
-    def let_in(self, use: Any) -> None:
+    def readmit_for(self, use: Any) -> None:
         """Readmit the jobs that wait for a use and may start now."""
         for key, needs in list(use.waiting.items()):
             waiting = self.host.admission.waiting(self, key)
             room = self.room(use, key, needs) if waiting else 0
             if room >= 1:
-                self.host.let_in(self, key, int(min(room, waiting)))
+                self.host.readmit_in_turn(self, key, int(min(room, waiting)))
             elif not waiting:
                 del use.waiting[key]
 
@@ -332,7 +332,7 @@ class CountingRule(CountedRule, TableRule):
         self.ask_again()
 
     def ask_again(self) -> None:
-        """Let in jobs that wait for another offer of the pool, as many as the free resources
+        """Readmit jobs that wait for another offer of the pool, as many as the free resources
         suffice for: its offers may have changed."""
         pool, waiting = self.host.resources, self.host.admission.waiting
         room = RoomCounts(pool) if self.offers and pool.can("plan") else None
@@ -345,7 +345,7 @@ class CountingRule(CountedRule, TableRule):
             if room is not None and shape and (shape.node_count is None or shape.exclusive):
                 most = int(min(most, room.count(shape) // shape.least_count))
             if most or self.are_promised:
-                self.host.let_in(self, key, most)
+                self.host.readmit_in_turn(self, key, most)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -259,7 +259,7 @@ class LicenseRule(CountingRule):
             for name, one in self.entries.items():
                 if one.elsewhere == path:
                     self._note_elsewhere(name)
-                    self.let_in(self.uses[name])
+                    self.readmit_for(self.uses[name])
                     if self._age(name)[1]:
                         text = "older than max-age"
         if text == self._failed[path]:
@@ -414,7 +414,7 @@ class LicenseRule(CountingRule):
         for use in known.uses:
             use.excess[0] += jobs * known.least[use.entry.name]
             if jobs < 0 and use.waiting:
-                self.let_in(use)
+                self.readmit_for(use)
 
     def room(self, use: LicenseUse, key: tuple[tuple[str, int], ...], needs: None) -> float:
         if any(count > self._available(one) for one, count in key):

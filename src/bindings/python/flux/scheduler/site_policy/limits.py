@@ -141,7 +141,7 @@ class LimitUse(ScopedUse):
         self.claims[:] = others + certain, others if fit else others + certain
 
     def room(self, each: Amount) -> float:
-        """Return the number of jobs with minimum `each` that could be let in."""
+        """Return the number of jobs with minimum `each` that could start."""
         return min(
             (most - self.used[at]) // each[at] if each[at] else inf if self.used[at] <= most else 0
             for at, most in self.bounds
@@ -266,7 +266,7 @@ class LimitRule(ScopedRule):
             self._note_head(use, job)
         if use.certain:
             # It is asked about again if the promise is given up.
-            self.host.admission.at_release[use] = lambda: self.let_in(use)
+            self.host.admission.at_release[use] = lambda: self.readmit_for(use)
         uses = self.counted_in(job)
         key = (uses, self._least(job))
         for one in uses:
@@ -363,7 +363,7 @@ class LimitRule(ScopedRule):
                     use.head = None
                 use.count_claims()
                 if was_head:
-                    self.let_in(use)
+                    self.readmit_for(use)
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -392,7 +392,7 @@ class LimitRule(ScopedRule):
             elif jobs < 1 and (use.waiting or use.demoted):
                 if use.demoted and use.over(Amount(jobs=1)) is None:
                     self._promote(use)
-                self.let_in(use)
+                self.readmit_for(use)
         if is_claimed:
             self.waits_no_more(jobid, known)
         if jobs < 0:
