@@ -67,6 +67,7 @@ class Backfilling(Decision):
         super().__init__(policy)
         self.backlog = backlog
         self.promises = PromiseBook()
+        self._timer: Timer | None = None
 
     def begin_pass(self) -> bool:
         """Set `plan`. Return whether there is one."""
@@ -148,6 +149,33 @@ class Backfilling(Decision):
     def forget(self, job: PendingJob) -> None:
         """Called before a job leaves the queue, or its place in it."""
         self.promises.drop(job)
+
+    # -- promises that come due --------------------------------------------------------------------
+
+    def wake_when_due(self) -> None:
+        """Request a pass for the next promise that comes due, unless another event will.
+        O(promises)."""
+
+    def has_due(self) -> bool:
+        """Whether a promised time has come.  O(promises)."""
+        return False
+
+    def wake_at(self, when: float | None) -> None:
+        """Request a pass at a promised time; None: no pass. Only the earliest time is kept; the next
+        is determined then."""
+        timer = self._timer
+        if when is None or (timer is not None and timer.when <= when):
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timer = self.policy.call_at(when, self._is_due)
+
+    def _is_due(self) -> None:
+        self._timer = None
+        if self.has_due():
+            self.policy.look_again()
+        else:
+            self.wake_when_due()  # that job has started
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -399,7 +427,6 @@ class BackfillInOrder(Backfilling):
         self.made_anew = policy.guarantee == "none"
         self.keeps_times = self.plans_tokens and not self.made_anew
         backlog.requeue = policy.admission.deferred.requeue
-        self._timer: Timer | None = None
         self._updates = 0  # of ranks
 
     def pool_made(self) -> None:
@@ -720,8 +747,6 @@ class BackfillInOrder(Backfilling):
     # -- promises that come due --------------------------------------------------------------------
 
     def wake_when_due(self) -> None:
-        """Request a pass for the next promise that comes due.  O(promises), when it may be
-        needed."""
         if self.promises.jobs and self.may_come_due_alone():
             self.wake_at(self.promises.next_after(self.policy.now()))
 
@@ -738,24 +763,13 @@ class BackfillInOrder(Backfilling):
         )
 
     def wake_at(self, when: float | None) -> None:
-        """Request a pass at a promised time, unless another event will. Only the earliest time is
-        kept; the next is determined then. A promise for now waits for a late job, whose end is an
-        event: a timer would cause one pass after another."""
-        timer = self._timer
-        if when is None or (timer and timer.when <= when + LATE_S) or not self.may_come_due_alone():
-            return
-        if when <= self.policy.now():
-            return
-        if timer is not None:
-            timer.cancel()
-        self._timer = self.policy.call_at(when + LATE_S, self._is_due)
+        """Request a pass at a promised time, unless another event will. A promise for now waits for
+        a late job, whose end is an event: a timer would cause one pass after another."""
+        if when is not None and when > self.policy.now() and self.may_come_due_alone():
+            super().wake_at(when + LATE_S)
 
-    def _is_due(self) -> None:
-        self._timer = None
-        if self.promises.has_due(self.policy.now()):
-            self.policy.look_again()
-        else:
-            self.wake_when_due()  # that job has started
+    def has_due(self) -> bool:
+        return self.promises.has_due(self.policy.now())
 
     # -- questions ---------------------------------------------------------------------------------
 

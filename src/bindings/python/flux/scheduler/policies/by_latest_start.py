@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.admission import JobDeferred
     from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.host import Timer
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
@@ -75,21 +74,18 @@ class BackfillByLatestStart(BackfillByRank):
         self._void: str | None = None
         #: job id -> job whose new promise has not been sent yet
         self._untold: dict[int, PendingJob] = {}
-        # The plan with the heads' times (None: not made), its heads, and the heads of the last
-        # pass.
-        self._beside: Plan | None = None
-        self._planned: list[PendingJob] = []
+        # the plan of heads (`plan_of_heads`; None: not made), its heads, and those of the last pass
+        self._head_plan: Plan | None = None
+        self._planned_heads: list[PendingJob] = []
         self._heads: list[PendingJob] = []
         #: pending jobs without a latest start: no time at which they fit is known
-        self._without: dict[int, PendingJob] = {}
-        #: job id -> whether the job could start with all promises kept; valid until a job starts or
-        #: is promised
-        self._kept: dict[int, bool] = {}
-        self._timer: Timer | None = None
+        self._without_promise: dict[int, PendingJob] = {}
+        #: job id -> `keeps_promises`; until a job starts or is promised
+        self._keeps: dict[int, bool] = {}
         #: readmitted groups -> number of their jobs that are queued again
         self._readmitted: dict[JobGroup, int] = {}
-        #: the head that a job starting now goes ahead of
-        self._ahead_of: PendingJob | None = None
+        #: the head that a job starting now overtakes; None: none
+        self._overtaken: PendingJob | None = None
         self._stored = StoredLatestStarts(self.latest, checkpoints)
 
     # -- a pass ------------------------------------------------------------------------------------
@@ -115,15 +111,15 @@ class BackfillByLatestStart(BackfillByRank):
                         self.let_rules_defer(job, policy.admission.defer_without_room)
             if number % PROMISED_PER_TURN == 0:
                 yield
-            if self.must_begin_anew():
+            if self.plan_is_void():
                 return
-        self._free.clear()
-        self._kept.clear()
-        self._ahead_of = None
+        self._has_free.clear()
+        self._keeps.clear()
+        self._overtaken = None
         for number, job in enumerate(self.latest.due(policy.now()), 1):
             if not job.request.finalized:
                 self.start_due(job)
-            if self.must_begin_anew():
+            if self.plan_is_void():
                 return
             if number % PROMISED_PER_TURN == 0:
                 yield
@@ -135,17 +131,17 @@ class BackfillByLatestStart(BackfillByRank):
                 self.readmit_group(group, 2 * number)
         yield from self.tell()
         self._stored.save()
-        self.wake_up()
+        self.wake_when_due()
 
     def start_by_rank(self) -> Steps:
         """Make step 3 of a pass."""
         could_start = yield from self.could_start()
-        if not could_start and not self.has_kept():
+        if not could_start and not self.any_kept_for():
             return
         heads: list[PendingJob] = []
         behind = 0  # mask of ranks that heads could use
         rest: list[PendingJob] = []
-        for job in self.still_asked((yield from self.in_order())):
+        for job in self.still_queued((yield from self.in_order())):
             if job is None:
                 yield
                 continue
@@ -158,7 +154,7 @@ class BackfillByLatestStart(BackfillByRank):
                 self.try_to_start(job)
                 continue
             ranks = self.policy.queue_order.turn_of(job)
-            free = self.is_free(job)
+            free = self.has_free(job.signature, job.resource_request)
             if ranks & behind:
                 if free:  # otherwise it will not be free in this pass
                     rest.append(job)
@@ -173,28 +169,29 @@ class BackfillByLatestStart(BackfillByRank):
             elif not (self.backlog.has_priorities and (yield from self.goes_before(job))):
                 rest.append(job)
         self._heads = heads
-        self._ahead_of = heads[0] if heads else None
-        beside = None
+        self._overtaken = heads[0] if heads else None
+        head_plan = None
         # signature -> shortest limit with which a job would delay a head; a longer one would too
         refused: dict[Any, float] = {}
-        for job in self.still_asked((yield from self.by_candidate_rank(rest))):
+        for job in self.still_queued((yield from self.by_candidate_rank(rest))):
             if job is None:
                 yield
                 continue
-            if not self.is_free(job):
+            if not self.has_free(job.signature, job.resource_request):
                 continue
             shortest = refused.get(job.signature)
             if shortest is not None and job.limit >= shortest:
                 continue
-            if beside is None:
-                beside = self.plan_beside(heads)
-            if beside is not None and not beside.fits(job.resource_request):
+            if head_plan is None:
+                head_plan = self.plan_of_heads(heads)
+            if head_plan is not None and not head_plan.fits(job.resource_request):
                 refused[job.signature] = job.limit
                 continue
-            if self.keeps_promises(job) and self.try_to_start(job) and beside is not None:
-                beside.note_started(job.jobid, job.resource_request)
-                if not beside.is_counted and beside.breaks_a_promise():
-                    beside = self.plan_beside(heads)  # it took ranks that only a head could use
+            if self.keeps_promises(job) and self.try_to_start(job) and head_plan is not None:
+                head_plan.note_started(job.jobid, job.resource_request)
+                if not head_plan.is_counted and head_plan.breaks_a_promise():
+                    # The job took ranks that only a head could use.
+                    head_plan = self.plan_of_heads(heads)
 
     def could_start(self) -> Generator[None, None, bool]:
         groups = yield from self.free_groups()
@@ -222,50 +219,50 @@ class BackfillByLatestStart(BackfillByRank):
 
     def keeps_promises(self, job: PendingJob) -> bool:
         """Whether all other promises can be kept if a job starts now."""
-        kept = self._kept.get(job.jobid)
-        if kept is None:
-            kept = self.plan.fits(job.resource_request, jobid=job.jobid)
-            self._kept[job.jobid] = kept
-        return kept
+        keeps = self._keeps.get(job.jobid)
+        if keeps is None:
+            keeps = self.plan.fits(job.resource_request, jobid=job.jobid)
+            self._keeps[job.jobid] = keeps
+        return keeps
 
     def try_to_start(self, job: PendingJob) -> bool:
         left = super().try_to_start(job)
         if left:
-            self._kept.clear()
+            self._keeps.clear()
         return left
 
-    def plan_beside(self, heads: list[PendingJob]) -> Plan | None:
+    def plan_of_heads(self, heads: list[PendingJob]) -> Plan | None:
         """Return a plan of the resources that running jobs leave, with each head promised the first
         time at which it fits; None if there is no head."""
         if not heads:
             return None
-        policy, beside = self.policy, self._beside
-        if beside is None or policy.admission.engaged:
-            beside = policy.resources.plan()
-            beside.share_rules(self.plan)
+        policy, head_plan = self.policy, self._head_plan
+        if head_plan is None or policy.admission.engaged:
+            head_plan = policy.resources.plan()
+            head_plan.share_rules(self.plan)
             if policy.admission.engaged:
                 # The resources that rules keep from jobs are in the main plan, under ids below 0.
-                beside.take_over(self.plan, [id for id in self.plan.promises() if id < 0])
-            self._beside = beside
+                head_plan.take_over(self.plan, [id for id in self.plan.promises() if id < 0])
+            self._head_plan = head_plan
         else:
-            for head in self._planned:
-                beside.cancel(head.jobid)
-        self._planned = heads
+            for head in self._planned_heads:
+                head_plan.cancel(head.jobid)
+        self._planned_heads = heads
         for head in heads:
             request = head.resource_request
-            when = beside.earliest(request)
+            when = head_plan.earliest(request)
             try:
                 if when is None:
-                    beside.hold(head.jobid, request)
+                    head_plan.hold(head.jobid, request)
                 else:
-                    beside.reserve(head.jobid, request, when)
+                    head_plan.reserve(head.jobid, request, when)
             except InsufficientResources:
                 pass  # it waits for ranks that are down
-        return beside
+        return head_plan
 
     def start_due(self, job: PendingJob) -> None:
         """Start a job whose latest start has come, or void its promise."""
-        if self.try_to_start(job) or job not in self.latest or self.must_begin_anew():
+        if self.try_to_start(job) or job not in self.latest or self.plan_is_void():
             return
         latest, policy, now = self.latest, self.policy, self.policy.now()
         when = latest.when(job)
@@ -302,8 +299,8 @@ class BackfillByLatestStart(BackfillByRank):
         self.forget(job)
         if told and when <= now:
             told["selection_type"] = "reserved"
-        elif self._ahead_of is not None:
-            told.update(selection_type="backfilled", backfill=self._ahead_of.name)
+        elif self._overtaken is not None:
+            told.update(selection_type="backfilled", backfill=self._overtaken.name)
         policy.start_or_deny(job, alloc, **told)
 
     # -- promises ----------------------------------------------------------------------------------
@@ -329,11 +326,11 @@ class BackfillByLatestStart(BackfillByRank):
     def enter(self, job: PendingJob, when: float | None) -> None:
         """Promise a job to start by `when`; None if its possible start is unknown."""
         if when is None:
-            self._without[job.jobid] = job
+            self._without_promise[job.jobid] = job
             return
         self.plan.reserve(job.jobid, job.resource_request, when)
         self.latest.make(job, when)
-        self._without.pop(job.jobid, None)
+        self._without_promise.pop(job.jobid, None)
         self._untold[job.jobid] = job
 
     def goes_before(self, job: PendingJob) -> Generator[None, None, bool]:
@@ -346,8 +343,8 @@ class BackfillByLatestStart(BackfillByRank):
 
         now = self.policy.now()
         left = yield from self.before_lower(job, now, now + job.limit, start)
-        self._kept.clear()
-        self._unsure = True
+        self._keeps.clear()
+        self._plan_unchecked = True
         return left
 
     def before_lower(
@@ -379,7 +376,7 @@ class BackfillByLatestStart(BackfillByRank):
             taken.append(other)
             if len(taken) % PROMISED_PER_TURN == 0:
                 yield
-        result = not self.must_begin_anew() and not job.request.finalized and act(taken)
+        result = not self.plan_is_void() and not job.request.finalized and act(taken)
         yield from self.put_back(taken, "priority")
         return result
 
@@ -391,7 +388,7 @@ class BackfillByLatestStart(BackfillByRank):
         for number, job in enumerate(jobs, 1):
             if number % PROMISED_PER_TURN == 0:
                 yield
-            if self.must_begin_anew():
+            if self.plan_is_void():
                 return  # all are entered into the new plan
             if job in self.latest and not job.request.finalized:
                 when = self.latest.put_off(job, self.policy.now())
@@ -402,7 +399,7 @@ class BackfillByLatestStart(BackfillByRank):
         for number, job in enumerate(lost, 1):
             if number % PROMISED_PER_TURN == 0:
                 yield
-            if self.must_begin_anew():
+            if self.plan_is_void():
                 return
             if job in self.latest and not job.request.finalized:
                 self.void(job, self.latest.when(job), cause)
@@ -425,7 +422,7 @@ class BackfillByLatestStart(BackfillByRank):
 
     def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
         """Tell a job's user that it has lost its latest start."""
-        self._kept.clear()
+        self._keeps.clear()
         if self._untold.pop(job.jobid, None) is None:
             self.void(job, latest, cause)
             self.show_latest_start(job, None)
@@ -448,7 +445,7 @@ class BackfillByLatestStart(BackfillByRank):
         when = plan.earliest(job.resource_request, after=max(self.latest.when(job), policy.now()))
         if when is None:
             self.latest.drop(job)
-            self._without[job.jobid] = job
+            self._without_promise[job.jobid] = job
         else:
             plan.reserve(job.jobid, job.resource_request, when)
             if when <= policy.now():
@@ -475,24 +472,12 @@ class BackfillByLatestStart(BackfillByRank):
             if number % PROMISED_PER_TURN == 0:
                 yield
 
-    def wake_up(self) -> None:
-        """Request a pass at the next latest start: there may be no other event then."""
-        when, timer = self.latest.next_due(), self._timer
-        if when is None or (timer is not None and timer.when <= when):
-            return
-        if timer is not None:
-            timer.cancel()
-        self._timer = self.policy.call_at(when, self._time_has_come)
+    def wake_when_due(self) -> None:
+        self.wake_at(self.latest.next_due())
 
-    def _time_has_come(self) -> None:
-        self._timer = None
+    def has_due(self) -> bool:
         when = self.latest.next_due()
-        if when is None:
-            return
-        if when <= self.policy.now():
-            self.policy.look_again()
-        else:
-            self.wake_up()  # that job has started
+        return when is not None and when <= self.policy.now()
 
     # -- over a reload -----------------------------------------------------------------------------
 
@@ -549,7 +534,7 @@ class BackfillByLatestStart(BackfillByRank):
         if plan is not None:
             plan.cancel(job.jobid)
         self.latest.drop(job)
-        self._without.pop(job.jobid, None)
+        self._without_promise.pop(job.jobid, None)
         self._stored.forget(job)
 
     def moves(self, job: PendingJob) -> None:
@@ -559,13 +544,13 @@ class BackfillByLatestStart(BackfillByRank):
 
     def released(self) -> None:
         # A job that waited for one without a limit may be promised a latest start now.
-        for job in self._without.values():
+        for job in self._without_promise.values():
             self.backlog.again(job)
 
     def plan_void(self) -> None:
         self._void = self._void or "resources"
-        self._beside = None
-        self._planned = []
+        self._head_plan = None
+        self._planned_heads = []
         self._heads = []
 
     def ranks_changed(self, lost: bool) -> None:
@@ -585,8 +570,8 @@ class BackfillByLatestStart(BackfillByRank):
         return self._heads
 
     def plans(self, plan: Plan, job: PendingJob | None = None) -> list[Plan]:
-        beside = self.plan_beside([one for one in self.present_heads(plan) if one is not job])
-        return [plan] if beside is None else [plan, beside]
+        head_plan = self.plan_of_heads([one for one in self.present_heads(plan) if one is not job])
+        return [plan] if head_plan is None else [plan, head_plan]
 
     def why(self, job: PendingJob) -> str | None:
         return "it would keep another job from its latest start"

@@ -56,16 +56,15 @@ class BackfillByRank(Backfilling):
         self.kind = "planned" if policy.ranks.is_used else "promised"
         # signatures of jobs that could run if all ranks were up and free
         self._feasible: Remembered[Any, bool] = Remembered()
-        # jobs with a promise in a void plan
-        self._lost: list[PendingJob] = []
-        # The effort of this turn, in tried jobs; and whether the plan may have become void since
-        # the last check.
+        # jobs whose promises a void plan had
+        self._lost_promises: list[PendingJob] = []
+        # the effort of this turn, in tried jobs; whether the plan may have become void unnoticed
         self._effort = 0
-        self._unsure = False
+        self._plan_unchecked = False
         # ids of jobs for which a rule keeps resources, in this pass
-        self._kept_ids: set[int] = set()
-        # signature -> whether a request fits the free resources; until a job starts
-        self._free: dict[Any, bool] = {}
+        self._kept_for_ids: set[int] = set()
+        # signature -> `has_free`; until a job starts
+        self._has_free: dict[Any, bool] = {}
 
     def schedule(self) -> Steps:
         """Make passes until no event arrives during one."""
@@ -74,13 +73,13 @@ class BackfillByRank(Backfilling):
             self._effort = 0
             if not self.begin_pass():
                 return
-            self._kept_ids = set(self.policy.admission.kept_for)
+            self._kept_for_ids = set(self.policy.admission.kept_for)
             yield from self.one_pass()
             if not self.again:
                 return
 
-    def must_begin_anew(self) -> bool:
-        """Whether the plan has become void since this pass began."""
+    def plan_is_void(self) -> bool:
+        """Whether the plan has become void since this pass began; another pass then follows."""
         if self.policy.planning.current() is self.plan:
             return False
         self.again = True
@@ -88,14 +87,14 @@ class BackfillByRank(Backfilling):
 
     def one_pass(self) -> Steps:
         policy = self.policy
-        lost, self._lost = self._lost, []
+        lost, self._lost_promises = self._lost_promises, []
         for number, loser in enumerate(lost, 1):
             if not loser.request.finalized:
                 policy.forecasts.show_estimate(loser, None)
             if number % PROMISED_PER_TURN == 0:
                 yield
         self.backlog.unexamined.clear()
-        self._free.clear()
+        self._has_free.clear()
         if not (yield from self.could_start()):
             return
         for number, head in enumerate(list(self.promises), 1):
@@ -105,7 +104,7 @@ class BackfillByRank(Backfilling):
         covered = 0  # mask of the ranks with the maximum number of heads
         beyond = 0  # mask of the ranks that jobs behind heads could use
         candidates: list[PendingJob] = []
-        for job in self.still_asked((yield from self.in_order())):
+        for job in self.still_queued((yield from self.in_order())):
             if job is None:
                 yield
                 continue
@@ -116,28 +115,31 @@ class BackfillByRank(Backfilling):
                 candidates.append(job)
                 if not self.is_kept_for(job):  # no job waits for one that may start elsewhere
                     beyond |= ranks  # it also precedes those behind it on these ranks
-            elif self.starts(job) or self.park_if_down(job):
+            elif self.start_or_defer(job) or self.park_if_down(job):
                 pass
-            elif not ranks & (covered | beyond) and self.may_lead(job, self.promises):
+            elif not ranks & (covered | beyond) and self.may_be_head(job, self.promises):
                 self.promise(job, self.plan.earliest(job.resource_request))
-                if not self.may_lead(job, self.promises):
+                if not self.may_be_head(job, self.promises):
                     covered |= ranks
                 if policy.promises_limit != 1:
                     yield
-                    self._unsure = True
+                    self._plan_unchecked = True
             elif policy.promises_limit != 0:
                 beyond |= ranks
-        for job in self.still_asked((yield from self.by_candidate_rank(candidates))):
+        for job in self.still_queued((yield from self.by_candidate_rank(candidates))):
             if job is None:
                 yield
             else:
-                self.starts(job)
+                self.start_or_defer(job)
 
-    def starts(self, job: PendingJob) -> bool:
-        """Start a job that fits beside the heads. Return True if it is not to be promised: it has
-        left the queue, or the plan has become void."""
-        if self.is_kept_for(job) or (self.is_free(job) and self.plan.fits(job.resource_request)):
-            return self.try_to_start(job) or self.must_begin_anew()
+    def start_or_defer(self, job: PendingJob) -> bool:
+        """Start a job that fits beside the heads. Return whether it gets no promise: it has left the
+        queue, or the plan has become void."""
+        request = job.resource_request
+        if self.is_kept_for(job) or (
+            self.has_free(job.signature, request) and self.plan.fits(request)
+        ):
+            return self.try_to_start(job) or self.plan_is_void()
         return self.let_rules_defer(job, self.policy.admission.defer_without_room)
 
     def let_rules_defer(self, job: PendingJob, ask: Callable[[PendingJob], None]) -> bool:
@@ -153,11 +155,11 @@ class BackfillByRank(Backfilling):
         return False
 
     def is_kept_for(self, job: PendingJob) -> bool:
-        """Whether a rule keeps resources for a job, so that the free ones do not decide. If it fits
-        neither, the rule defers it."""
-        return job.jobid in self._kept_ids
+        """Whether a rule keeps resources for a job, so that the free ones do not decide. If neither
+        suffice, the rule defers it."""
+        return job.jobid in self._kept_for_ids
 
-    def may_lead(self, job: PendingJob, heads: Iterable[PendingJob]) -> bool:
+    def may_be_head(self, job: PendingJob, heads: Iterable[PendingJob]) -> bool:
         """Whether another head beside `heads` may be promised a time on ranks that a job could
         use."""
         limit, share_ranks = self.policy.promises_limit, self.policy.queue_order.share_ranks
@@ -165,31 +167,28 @@ class BackfillByRank(Backfilling):
 
     # -- common to passes by rank ------------------------------------------------------------------
 
-    def still_asked(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
-        """Yield `jobs` that are still queued at their turn, in order, until this pass's plan is
-        void; None to yield to the reactor."""
-        self._unsure = True
+    def still_queued(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
+        """Yield the jobs that are still queued at their turn, until the plan is void; None to yield
+        to the reactor."""
+        self._plan_unchecked = True
         for job in jobs:
             self._effort += 1
             if self._effort >= TRIED_PER_TURN:
                 self._effort = 0
                 yield None
-                self._unsure = True
-            if self._unsure:
-                self._unsure = False
-                if self.must_begin_anew():
+                self._plan_unchecked = True
+            if self._plan_unchecked:
+                self._plan_unchecked = False
+                if self.plan_is_void():
                     return
             if job.queued and not job.request.finalized:
                 yield job
 
-    def is_free(self, job: PendingJob) -> bool:
-        """Whether a job would fit now without any promises."""
-        return self._is_free(job.signature, job.resource_request)
-
-    def _is_free(self, signature: Any, request: Any) -> bool:
-        free = self._free.get(signature)
+    def has_free(self, signature: Any, request: Any) -> bool:
+        """Whether a job of this signature would fit now without any promises."""
+        free = self._has_free.get(signature)
         if free is None:
-            free = self._free[signature] = self.plan.has_free(request)
+            free = self._has_free[signature] = self.plan.has_free(request)
         return free
 
     def free_groups(self) -> Generator[None, None, list[JobGroup]]:
@@ -205,7 +204,7 @@ class BackfillByRank(Backfilling):
         assert rooms is not None
         found = []
         for number, group in enumerate(rooms.with_room(self.plan), 1):
-            if group.count and self._is_free(group.signature, group.request):
+            if group.count and self.has_free(group.signature, group.request):
                 found.append(group)
             if number % COMPARED_PER_TURN == 0:
                 yield
@@ -230,21 +229,21 @@ class BackfillByRank(Backfilling):
     def could_start(self) -> Generator[None, None, bool]:
         """Whether a job may start in this pass: one that fits the free resources, or for which a
         rule keeps resources."""
-        return bool((yield from self.free_groups())) or self.has_kept()
+        return bool((yield from self.free_groups())) or self.any_kept_for()
 
-    def has_kept(self) -> bool:
-        """Whether a job for which a rule keeps resources is to be examined.  O(such jobs)."""
-        found = [self.policy.pending(jobid) for jobid in self._kept_ids]
+    def any_kept_for(self) -> bool:
+        """Whether a rule keeps resources for a queued job.  O(jobs with such resources)."""
+        found = [self.policy.pending(jobid) for jobid in self._kept_for_ids]
         return any(job is not None and job.queued for job in found)
 
     def try_to_start(self, job: PendingJob) -> bool:
         """Start a job that fits, or let an admission rule defer it. Return whether it has left the
         queue."""
         left = super().try_to_start(job)
-        self._unsure = True
+        self._plan_unchecked = True
         if left:
             self._effort += START_EFFORT
-            self._free.clear()
+            self._has_free.clear()
         return left
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
@@ -279,7 +278,7 @@ class BackfillByRank(Backfilling):
         self.forget(job)
 
     def plan_void(self) -> None:
-        self._lost += self.promises
+        self._lost_promises += self.promises
         self.promises = PromiseBook()
 
     def ranks_changed(self, lost: bool) -> None:
