@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from flux.resource.pool.placement import RoomKind
     from flux.scheduler.requests import PendingJob
 
-    #: The position of a job in the queue: (`PendingJob.order`, job id).
+    # the position of a job in the queue: (`PendingJob.order`, job id)
     Position = tuple[Any, int]
 
-    #: A job behind its position: (order, job id, job).
+    # a job behind its position: (order, job id, job)
     Entry = tuple[Any, int, PendingJob]
 
 #: Maximum number of jobs per block.

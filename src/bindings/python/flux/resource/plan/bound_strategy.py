@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from flux.resource.request import Claimant, ResourceRequest, Shape
 
 #: Maximum number of promises compared with the free resources per reactor turn.
-LOOKS_PER_TURN = 128
-#: Maximum number of these for which enough is free, and ranks are searched; and the number of ranks
-#: that these searches examine together, each some ten times.
-LOOKS_IN_A_ROW = 24
+COMPARED_PER_TURN = 128
+#: Maximum number of promises per row for which ranks are searched, since enough is free; and the
+#: number of ranks that these searches examine together, each some ten times.
+SEARCHES_PER_ROW = 24
 RANKS_PER_TURN = 1024
 #: With fewer ranks, a search costs less than a count: `t/bench/depth` blocked, `t/bench/large` gpus.
 MANY_RANKS = 256
@@ -66,7 +66,7 @@ class RoomOnRanks:
         claims (Claims): the claims of running jobs on ranks, or None
 
     Attributes:
-        room: the availability; `make` replaces it
+        room: the availability; `rebuild` replaces it
         up (int): mask of the ranks up when it was made
         inventory (Inventory): the pool's at that time
     """
@@ -77,7 +77,7 @@ class RoomOnRanks:
     def __init__(self, pool: PoolWithView, claims: Claims | None) -> None:
         self._pool = pool
         self._claims = claims
-        self.make()
+        self.rebuild()
 
     def copy(self) -> Self:
         """Return an independent copy."""
@@ -87,7 +87,7 @@ class RoomOnRanks:
 
     # -- following the pool -------------------------------------------------
 
-    def make(self) -> None:
+    def rebuild(self) -> None:
         """Begin anew, with the pool's inventory and running jobs."""
         pool = self._pool
         self.inventory = inventory = pool.inventory
@@ -97,15 +97,15 @@ class RoomOnRanks:
             amounts = inventory.counts_of(units)
             totals.update(dict.fromkeys(members(mask), amounts))
         self.room = _availability(totals, self.up)
-        self._areas: Remembered[tuple[Shape, Claimant | None], list[Demand]] = Remembered()
+        self._demands: Remembered[tuple[Shape, Claimant | None], list[Demand]] = Remembered()
         # By job id, its record, and the number of its use.
         self._jobs: dict[int, tuple[object, int]] = {}
         pool.changes_since(pool.generation)  # notes changes from now on
         ends = {jobid: end for end, jobid in pool.jobs_by_end()}
         for jobid, record in pool.records_now().items():
-            self.come(jobid, record, ends.get(jobid, 0.0))
+            self.enter_job(jobid, record, ends.get(jobid, 0.0))
 
-    def come(
+    def enter_job(
         self, jobid: int, record: JobRecord, end: float, claimant: Claimant | None = None
     ) -> None:
         """Enter a job that holds resources until a time; 0: unknown."""
@@ -124,7 +124,7 @@ class RoomOnRanks:
             return None
         return pool.changes_since(generation)
 
-    def follow(self, jobid: int, record: JobRecord | None, end: float) -> bool:
+    def update_job(self, jobid: int, record: JobRecord | None, end: float) -> bool:
         """Update a job, with its believed end (0: unknown); return whether it now holds something,
         or until another time."""
         known = self._jobs.get(jobid)
@@ -134,7 +134,7 @@ class RoomOnRanks:
             _, number = self._jobs.pop(jobid)
             self.room.drop(number)
         if record is not None:
-            self.come(jobid, record, end)
+            self.enter_job(jobid, record, end)
         return record is not None
 
     # -- demands ------------------------------------------------------------
@@ -147,16 +147,16 @@ class RoomOnRanks:
             return Demand(shape.node_count.min, each, True, shape.exclusive, ranks, claimant)
         return Demand(shape.slot_count.min, each, not any(each), False, ranks, claimant)
 
-    def areas(self, request: ResourceRequest) -> list[Demand]:
+    def demands(self, request: ResourceRequest) -> list[Demand]:
         """Return the alternative demands, one of which must be met; none if only the pool can find a
         placement. Not to be changed."""
         shape = request.shape
-        areas = self._areas.get((shape, request.claimant))
-        if areas is None:
+        demands = self._demands.get((shape, request.claimant))
+        if demands is None:
             groups = [-1] if self._pool.countable(shape) else self._groups(shape)
-            areas = [self.demand(request, mask) for mask in groups]
-            self._areas[shape, request.claimant] = areas
-        return areas
+            demands = [self.demand(request, mask) for mask in groups]
+            self._demands[shape, request.claimant] = demands
+        return demands
 
     def _groups(self, shape: Shape) -> Sequence[int]:
         """Return masks of the groups, one of which must hold all of a shape, if counts decide in
@@ -185,22 +185,22 @@ class RoomOnRanks:
 
     # -- ranks to keep where there is too little room -----------------------
 
-    def soonest(
+    def to_hold(
         self, request: ResourceRequest, ends: Iterable[float]
     ) -> list[tuple[int, Amounts]] | None:
         """Return the ``(rank, amounts)`` to keep for a job whose possible start is unknown; None if
-        it does not fit on the ranks that are up even when they are idle. Ranks that jobs without an
-        end keep from it by their claims come last. Of areas, the one that suffices forever from the
-        earliest time is chosen.
+        it does not fit on the ranks that are up even when they are idle. Ranks closed to it by the
+        claims of jobs without an end come last. Of alternative demands, the one with room forever
+        from the earliest time on is chosen.
 
         Args:
             ends: ends of the promises, seconds since the epoch
         """
         pool, shape, room, now = self._pool, request.shape, self.room, self._pool.clock()
-        areas = self.areas(request)
+        demands = self.demands(request)
         closed = self.closed(request.claimant, LAST, inf)
         choices = (~closed, -1) if closed else (-1,)
-        if not areas:
+        if not demands:
             all_free, up = unused(self.inventory), pool.eligible(shape.match)
             clear = up & ~room.taken(-inf, inf) & ~closed
             for eligible in (clear, *(up & among for among in choices)):
@@ -212,20 +212,20 @@ class RoomOnRanks:
             [now, *(end for end, _ in pool.jobs_by_end()[-1:]), *(e for e in ends if e < inf)]
         )
         for among in choices:
-            some = [area.on(among)._replace(claim=None) for area in areas]
+            some = [demand.on(among)._replace(claim=None) for demand in demands]
             if len(some) > 1:
-                some.sort(key=lambda area: room.earliest([area], inf, now, now, False))
-            for area in some:
-                kept = self._soonest_in(area, now, last)
+                some.sort(key=lambda demand: room.earliest([demand], inf, now, now, False))
+            for demand in some:
+                kept = self._to_hold_for(demand, now, last)
                 if kept is not None:
                     return kept
         return None
 
-    def _soonest_in(
+    def _to_hold_for(
         self, demand: Demand, now: float, last: float
     ) -> list[tuple[int, Amounts]] | None:
-        """Return the ``(rank, amounts)`` to keep in an area; None if it does not suffice even when
-        it is idle.
+        """Return the ``(rank, amounts)`` to keep for a demand; None if its ranks do not suffice even
+        when they are idle.
 
         If a single job without an end is in its way, its ranks come first: less is then kept of the
         ranks free now. Next come ranks that stay free forever, from now or from the time at which
@@ -274,7 +274,7 @@ class RoomOnRanks:
     def index_beside(self, shape: Shape, ranks: int, now: float, end: float) -> RankIndex:
         """Return the pool's index, less the needs of promises on some ranks."""
         index = self._pool.index
-        if exact(shape):
+        if counts_suffice(shape):
             return index
         touched = ranks & self.room.taken(now, end)
         if touched:
@@ -283,7 +283,7 @@ class RoomOnRanks:
             once = self.inventory.padded((0, 0, *shape.node_amounts))
             demand = Demand(ALL_UNITS, each, False, False, touched)
             for rank, slots in self.room.room_by_rank(demand, now, end):
-                reduce(index, rank, tuple([slots * e + o for e, o in zip(each, once)]))
+                leave_free(index, rank, tuple([slots * e + o for e, o in zip(each, once)]))
         return index
 
     def place_at(
@@ -338,20 +338,21 @@ def _availability(
     return compiled.CompiledAvailability(totals, up)
 
 
-def reduce(index: RankIndex, rank: int, kept: tuple[int, ...]) -> None:
-    """Leave at most some cores, GPUs and steps of amounts of a rank free in an index."""
+def leave_free(index: RankIndex, rank: int, most: tuple[int, ...]) -> None:
+    """Take units of a rank in an index, so that at most these numbers of cores, GPUs and steps of
+    amounts are free."""
     inventory = index.inventory
     free = index.free(rank)
     cores, gpus = free & inventory.core_mask, inventory.gpus(free)
-    keep = take(cores, min(kept[0], popcount(cores)))
-    keep |= take(gpus, min(kept[1], popcount(gpus))) << inventory.shift
-    keep |= inventory.take_amounts(free, kept[2:])
+    keep = take(cores, min(most[0], popcount(cores)))
+    keep |= take(gpus, min(most[1], popcount(gpus))) << inventory.shift
+    keep |= inventory.take_amounts(free, most[2:])
     if keep != free:
         index.take((rank, free ^ keep))
 
 
-def exact(shape: Shape) -> bool:
-    """Return whether room for the need of one node or slot is all that matters on a rank."""
+def counts_suffice(shape: Shape) -> bool:
+    """Return whether a request fits on a rank if and only if one of its nodes or slots does."""
     if shape.node_count is None:
         return shape.slot_count.max == 1
     return shape.slot_count.fixed
@@ -386,7 +387,7 @@ class BoundStrategy(Strategy):
         claims (Claims): the claims of running jobs on ranks, or None
     """
 
-    moves_per_turn = LOOKS_PER_TURN
+    moves_per_turn = COMPARED_PER_TURN
     promises: dict[int, BoundPromise]
 
     def __init__(
@@ -404,7 +405,7 @@ class BoundStrategy(Strategy):
         # those to no job that have too little room, and those that take all of the ranks of a
         # placement by the pool.
         self._overdrawing: set[int] = set()
-        self._kept: set[int] = set()  # ids of the promises to no job
+        self._kept_ids: set[int] = set()  # ids of the promises to no job
         self._withdrawn: list[BoundPromise] = []  # restorable until the pool changes
         # The placement found for a job and its planned end, until the job starts.
         self._placed: tuple[int, float] | None = None
@@ -439,7 +440,7 @@ class BoundStrategy(Strategy):
             frozen=True,
             _ranks=self._ranks.copy(),
             _overdrawing=self._overdrawing.copy(),
-            _kept=self._kept.copy(),
+            _kept_ids=self._kept_ids.copy(),
             _withdrawn=[],
             _promised_end={},
         )
@@ -460,7 +461,7 @@ class BoundStrategy(Strategy):
         self.seen = pool.generation
         for jobid, record in changes.items():
             end = self._believed_end(jobid, record[0]) if record else 0.0
-            if self._ranks.follow(jobid, record, end):
+            if self._ranks.update_job(jobid, record, end):
                 self._sound = False
         return True
 
@@ -471,7 +472,7 @@ class BoundStrategy(Strategy):
             for promise in self.promises.values()
             if promise.number is not None
         ]
-        self._ranks.make()
+        self._ranks.rebuild()
         self.seen = self._pool.generation
         for promise, amounts in kept:
             promise.number = None
@@ -494,8 +495,8 @@ class BoundStrategy(Strategy):
         where it is."""
         if promise.is_open or promise.pinned:
             return None
-        areas = self._ranks.areas(promise.request)
-        return next((area for area in areas if not ranks & ~area.ranks), None)
+        demands = self._ranks.demands(promise.request)
+        return next((demand for demand in demands if not ranks & ~demand.ranks), None)
 
     def _believed_end(self, jobid: int, end: float) -> float:
         """Return the believed end of a job that has started, by its end in the pool."""
@@ -516,7 +517,7 @@ class BoundStrategy(Strategy):
         believed = self._believed_end(jobid, end)
         if placed is None or selected_ranks(held) & ~placed[0] or (believed or inf) > placed[1]:
             self._sound = False
-        self._ranks.come(jobid, (end, *held), believed, claimant)
+        self._ranks.enter_job(jobid, (end, *held), believed, claimant)
         self.seen = pool.generation
 
     # -- questions ----------------------------------------------------------
@@ -524,11 +525,11 @@ class BoundStrategy(Strategy):
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
         length = length_of(request)
         # Promises move to make a new one earlier, unless jobs have many.
-        jobs = len(self.promises) - len(self._kept)
+        jobs = len(self.promises) - len(self._kept_ids)
         may_move = not self.frozen and jobs <= MAX_PROMISES
-        areas = self._ranks.areas(request)
-        if areas:
-            return self._ranks.room.earliest(areas, length, start, now, may_move)
+        demands = self._ranks.demands(request)
+        if demands:
+            return self._ranks.room.earliest(demands, length, start, now, may_move)
         ends = [one.end for one in self.promises.values()]
         return self._ranks.first_placed(request, start, ends)
 
@@ -538,12 +539,12 @@ class BoundStrategy(Strategy):
         own = self.promises.get(jobid) if jobid is not None else None
         number = None if own is None else own.number
         room, may_move = self._ranks.room, not self.frozen
-        areas = self._ranks.areas(request)
-        if areas:
-            until = self._enough_until(areas, now)
+        demands = self._ranks.demands(request)
+        if demands:
+            until = self._enough_until(demands, now)
             if until < end and (own is None or own.start > until):
                 return False
-            return room.can_start(number, areas, now, end, may_move)
+            return room.can_start(number, demands, now, end, may_move)
         if number is not None:
             room.leave(number)
         try:
@@ -566,7 +567,7 @@ class BoundStrategy(Strategy):
     def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
         if not self.may_start(request):
             return now
-        until = self._enough_until(self._ranks.areas(request), now)
+        until = self._enough_until(self._ranks.demands(request), now)
         if end == inf or until < end:
             return until
         if self.fits_without(None, request, now, end):
@@ -574,12 +575,12 @@ class BoundStrategy(Strategy):
         # Only a use that begins takes room: shorter spans have none, down to the last start.
         return max([p.start for p in self.promises.values() if now < p.start < end], default=end)
 
-    def _enough_until(self, areas: list[Demand], now: float) -> float:
+    def _enough_until(self, demands: list[Demand], now: float) -> float:
         """Return an upper bound of the time until which all ranks together have enough for any of
         these demands."""
-        if not areas or not self._sound or self._overdrawing:
+        if not demands or not self._sound or self._overdrawing:
             return inf  # a shortage on all ranks together proves nothing
-        return self._ranks.room.enough_until(areas[0], now)
+        return self._ranks.room.enough_until(demands[0], now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         shape = request.shape
@@ -610,7 +611,7 @@ class BoundStrategy(Strategy):
 
     @property
     def is_short(self) -> bool:  # type: ignore[override]
-        return not self._kept.isdisjoint(self._overdrawing)
+        return not self._kept_ids.isdisjoint(self._overdrawing)
 
     def stale(self, now: float) -> list[int]:
         lost = [jobid for jobid, _ in jobs_last(self.promises) if not self.keeps(jobid, now)]
@@ -624,10 +625,10 @@ class BoundStrategy(Strategy):
         are any."""
         now, request = self._pool.clock(), promise.request
         promise.number = None
-        areas = self._ranks.areas(request)
-        if areas:
+        demands = self._ranks.demands(request)
+        if demands:
             room = self._ranks.room
-            promise.number = room.book(areas, promise.start, promise.end, now, may_move)
+            promise.number = room.book(demands, promise.start, promise.end, now, may_move)
         else:
             index = self._ranks.index_at(promise.start)
             placed = self._ranks.place_at(request, index, promise.start, promise.end)
@@ -639,7 +640,7 @@ class BoundStrategy(Strategy):
         """Bind a promise at its time; if that fails, keep ranks for it until its job is told."""
         if promise.is_open or not self._bind(promise, not self.frozen):
             ends = [one.end for one in self.promises.values()]
-            amounts = self._ranks.soonest(promise.request, ends)
+            amounts = self._ranks.to_hold(promise.request, ends)
             if amounts:
                 self._enter_on(promise, amounts)
             self._sound = False
@@ -667,7 +668,7 @@ class BoundStrategy(Strategy):
         if fits:
             self._overdrawing.discard(key)
             return True
-        others = [(self.promises[one], self.ranks_of(one)) for one in self._kept - {key}]
+        others = [(self.promises[one], self.ranks_of(one)) for one in self._kept_ids - {key}]
         uses = [(one.end, ranks) for one, ranks in others if one.start < promise.end]
         self._enter_on(promise, self._ranks.least_used(demand, promise.start, uses))
         self._overdrawing.add(key)
@@ -685,8 +686,8 @@ class BoundStrategy(Strategy):
         self._sound = self._sound or not self.promises
         self.promises[jobid] = promise
         if jobid < 0:
-            self._kept.add(jobid)
-        if promise.is_open or not self._ranks.areas(promise.request):
+            self._kept_ids.add(jobid)
+        if promise.is_open or not self._ranks.demands(promise.request):
             self._overdrawing.add(jobid)
 
     def pin(self, jobid: int, stays: bool = True) -> None:
@@ -732,7 +733,7 @@ class BoundStrategy(Strategy):
         return True
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        amounts = self._ranks.soonest(request, [one.end for one in self.promises.values()])
+        amounts = self._ranks.to_hold(request, [one.end for one in self.promises.values()])
         if amounts is None:
             return False
         promise = BoundPromise(now, inf, request, True)
@@ -750,7 +751,7 @@ class BoundStrategy(Strategy):
             if self._sound and not self._overdrawing:
                 return True
             request = promise.request
-            if not self._ranks.areas(request):
+            if not self._ranks.demands(request):
                 start, ranks = max(promise.start, now), self.ranks_of(jobid)
                 ranks &= self._pool.eligible(request.shape.match)
                 ranks &= ~self._ranks.closed(request.claimant, start, promise.end)
@@ -794,30 +795,30 @@ class BoundStrategy(Strategy):
         if not self._sound:
             return 0, [], inf
         row = [self.promises[jobid] for jobid in jobids]
-        # Of several areas, a use knows only its own.
+        # A use has one demand, a request within groups several: 0 ends the row.
         numbers = [0 if one.request.shape.within else one.number or 0 for one in row]
-        places: Sequence[int] = range(len(row))
+        indices: Sequence[int] = range(len(row))
         ranks = popcount(self._ranks.up)
         if ranks >= MANY_RANKS:
-            places = [
-                place
-                for place, one in enumerate(row)
+            indices = [
+                index
+                for index, one in enumerate(row)
                 if self.may_start(one.request) or one.start <= now or one.number is None
             ]
-            numbers = [numbers[place] for place in places]
-        most = max(1, min(LOOKS_IN_A_ROW, RANKS_PER_TURN // max(1, ranks)))
+            numbers = [numbers[index] for index in indices]
+        most = max(1, min(SEARCHES_PER_ROW, RANKS_PER_TURN // max(1, ranks)))
         found, can_start = self._ranks.room.first_to_start(
             numbers, now, not self.frozen, not self._overdrawing, most
         )
-        place = places[found] if found < len(places) else len(row)
-        return (place + 1, [place], now) if can_start else (place, [], inf)
+        index = indices[found] if found < len(indices) else len(row)
+        return (index + 1, [index], now) if can_start else (index, [], inf)
 
     def withdraw(self, jobid: int) -> BoundPromise | None:
         promise = self.promises.pop(jobid, None)
         if promise is None:
             return None
         self._overdrawing.discard(jobid)
-        self._kept.discard(jobid)
+        self._kept_ids.discard(jobid)
         if promise.number is not None:
             self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)
@@ -858,13 +859,13 @@ class BoundStrategy(Strategy):
         self, request: ResourceRequest, now: float, end: float
     ) -> tuple[Selection, int] | None:
         pool, shape, room = self._pool, request.shape, self._ranks.room
-        areas = self._ranks.areas(request)
-        if not areas:
+        demands = self._ranks.demands(request)
+        if not demands:
             return self._ranks.place_at(request, pool.index, now, end)
-        if self.promises and self._enough_until(areas, now) < end:
+        if self.promises and self._enough_until(demands, now) < end:
             return None
-        clear = 0  # ranks of areas with enough clear room
-        for demand in areas:
+        clear = 0  # ranks of demands with enough clear room
+        for demand in demands:
             units, ranks = room.room(demand, -inf, end)
             if units >= demand.count:
                 clear |= ranks
@@ -874,14 +875,14 @@ class BoundStrategy(Strategy):
             )
         if self.frozen:
             return None
-        number = room.book(areas, -inf, end, now, True)
+        number = room.book(demands, -inf, end, now, True)
         if number is None:
             return None
         index, amounts = pool.index, room.amounts_of(number)
         ranks = mask_of([rank for rank, _ in amounts])
         room.drop(number)
-        if not exact(shape):
+        if not counts_suffice(shape):
             index = index.copy()
             for rank, kept in amounts:
-                reduce(index, rank, kept)
+                leave_free(index, rank, kept)
         return pool.place_request(request, index, ranks)

@@ -110,7 +110,7 @@ class CompiledMoves:
         # Whether C has all promises. It gets them when the first is to move: in most copies of a
         # plan none is.
         self._is_told = False
-        self._places = ffi.new("int64_t[]", MOVES_PER_TURN)
+        self._indices = ffi.new("int64_t[]", MOVES_PER_TURN)
         self._first = ffi.new("double *")
         self._told: dict[int, Any] = {}  # by job id, the spans of promises that C writes to
         self._moved = ffi.new("size_t *")
@@ -168,15 +168,17 @@ class CompiledMoves:
                 overdrawn_here = overdrawn and profile.maybe_overdrawn
                 lib.promises_set_line(known, profile.kept, overdrawn_here)
         length = len(row)
-        if len(self._places) < length:
-            self._places = ffi.new("int64_t[]", length)
-        done = lib.promises_advance(cdata, row, length, now, self._places, self._moved, self._first)
+        if len(self._indices) < length:
+            self._indices = ffi.new("int64_t[]", length)
+        done = lib.promises_advance(
+            cdata, row, length, now, self._indices, self._moved, self._first
+        )
         if done < 0:
             raise MemoryError
         count = self._moved[0]
         if not count:
             return done, [], inf
-        return done, ffi.unpack(self._places, count), self._first[0]
+        return done, ffi.unpack(self._indices, count), self._first[0]
 
     def _tell_all(self) -> None:
         self._is_told = True
@@ -340,8 +342,8 @@ class CompiledAvailability:
         most: int,
     ) -> tuple[int, bool]:
         find, can = lib.availability_first_to_start, ffi.new("bool *")
-        place = find(self._all, len(numbers), numbers, now, may_move, summed, most, can)
-        return _known(place), can[0]
+        index = find(self._all, len(numbers), numbers, now, may_move, summed, most, can)
+        return _known(index), can[0]
 
 
 def _known(number: int) -> int:

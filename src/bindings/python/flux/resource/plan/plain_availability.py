@@ -196,7 +196,7 @@ class PlainAvailability(Availability):
         summed: bool,
         most: int,
     ) -> tuple[int, bool]:
-        """Return the place in a row of promises of the first that can start now, or at which the row
+        """Return the index in a row of promises of the first that can start now, or at which the row
         ends; and whether that can start. Change nothing.
 
         The row ends before a promise that stays on its ranks, or starts now or earlier.
@@ -208,18 +208,18 @@ class PlainAvailability(Availability):
                 proves that one cannot start
             most: maximum number of promises that are searched for; the row ends before the next
         """
-        for place, number in enumerate(numbers):
+        for index, number in enumerate(numbers):
             use = self._uses.get(number)
             if use is None or use.demand is None or use.start <= now:
-                return place, False
+                return index, False
             demand, end = use.demand, now + (use.end - use.start)
             if self.room(demand, -inf, -inf)[0] < demand.count:
                 continue
             if summed and self.enough_until(demand, now) < min(use.start, end):
                 continue
             if not most:
-                return place, False
+                return index, False
             most -= 1
             if self.can_start(number, [demand], now, end, may_move):
-                return place, True
+                return index, True
         return len(numbers), False

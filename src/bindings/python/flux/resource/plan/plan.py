@@ -76,8 +76,8 @@ class StrategyInForce:
         """Whether promises are counted; else they are bound to ranks. O(1)."""
         return self._current is self._counted
 
-    def _in_step(self) -> Strategy:
-        """Return the strategy in force, after taking in changes of the pool."""
+    def _synced(self) -> Strategy:
+        """Return the strategy in force, up to date with the pool."""
         strategy = self._current
         if strategy.seen == self._state.generation:
             return strategy
@@ -85,11 +85,12 @@ class StrategyInForce:
             strategy = self._current = self._counted
         return strategy if strategy.sync() else self._bind_all()
 
-    def _accepting(self, request: ResourceRequest) -> Strategy:
-        """Return the strategy for a request, in step with the pool."""
+    def _strategy_for(self, request: ResourceRequest) -> Strategy:
+        """Return the strategy in force once it has the request, up to date with the pool: counting,
+        as long as this request can be counted, too."""
         strategy = self._current
         if strategy.seen != self._state.generation:
-            strategy = self._in_step()
+            strategy = self._synced()
         counted = self._counted
         if strategy is counted and (
             request.claimant is not None
@@ -123,7 +124,7 @@ class StrategyInForce:
     def withdraw(self, jobids: Iterable[int]) -> Callable[[], None]:
         """Withdraw the promises of some jobs, apart from their tokens; return a function that
         restores them."""
-        strategy = self._in_step()
+        strategy = self._synced()
         withdrawn = {jobid: strategy.withdraw(jobid) for jobid in jobids}
 
         def restore() -> None:
@@ -131,7 +132,7 @@ class StrategyInForce:
                 self._current = strategy  # without promises, counting sufficed
             for jobid, promise in withdrawn.items():
                 if promise is not None and self.is_counted:
-                    self._accepting(promise.request)  # its units may have to be counted again
+                    self._strategy_for(promise.request)  # its units may have to be counted again
                 self._put_back(jobid, promise)
 
         return restore
@@ -212,7 +213,7 @@ class Plan(StrategyInForce):
         """
         now = self.pool.clock()
         start = now if after is None else max(now, after)
-        strategy, tokens = self._accepting(request), self.tokens
+        strategy, tokens = self._strategy_for(request), self.tokens
         if tokens is None or not request.tokens:
             found = strategy.earliest(request, start, now)
             return None if found == inf else found
@@ -236,7 +237,7 @@ class Plan(StrategyInForce):
             duration (float): seconds, 0: without end; None: the request's own
             jobid (int): job whose promise is ignored, since it would be over
         """
-        strategy = self._accepting(request)
+        strategy = self._strategy_for(request)
         now = self.pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
         return strategy.fits_without(jobid, request, now, end)
@@ -265,7 +266,7 @@ class Plan(StrategyInForce):
     def closed_now(self, request: ResourceRequest) -> int:
         """Return a mask of the ranks on which a job may not start now, regardless of promises: jobs
         of others have claimed them."""
-        return self._accepting(request).closed(request) if request.claimant else 0
+        return self._strategy_for(request).closed(request) if request.claimant else 0
 
     def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
@@ -274,7 +275,7 @@ class Plan(StrategyInForce):
         Args:
             for_anyone (bool): also count ranks with claims that exclude this job
         """
-        strategy = self._accepting(request)
+        strategy = self._strategy_for(request)
         if for_anyone and request.claimant is not None:
             request = request.with_claimant(None)
         return strategy.is_free(request)
@@ -282,7 +283,7 @@ class Plan(StrategyInForce):
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, in any groups of ranks and
         regardless of promises; infinity if counts do not decide placement."""
-        return self._in_step().room(request)
+        return self._synced().room(request)
 
     def too_long(self, request: ResourceRequest, limit: float = inf) -> float:
         """Return a duration, in seconds, that is too long for a request that starts now to keep all
@@ -295,7 +296,7 @@ class Plan(StrategyInForce):
         Args:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
-        strategy = self._accepting(request)
+        strategy = self._strategy_for(request)
         now = self.pool.clock()
         until = now + limit
         end = strategy.room_ends(request, now, until)
@@ -309,7 +310,7 @@ class Plan(StrategyInForce):
     def too_long_until_dropped(self, request: ResourceRequest) -> float:
         """As `too_long`, for any request of this kind and at least this size, and until a promise
         is dropped, or made anew for a later time. O(1) if that is unknown, which is infinity."""
-        known = self._accepting(request).has_one_promise(request)
+        known = self._strategy_for(request).has_one_promise(request)
         return self.too_long(request) if known else inf
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
@@ -327,7 +328,7 @@ class Plan(StrategyInForce):
         """
         answer = []
         for request in requests:
-            strategy = self._accepting(request)
+            strategy = self._strategy_for(request)
             now = self.pool.clock()
             limit = now + horizon
             if self.pool.expiration:
@@ -384,7 +385,7 @@ class Plan(StrategyInForce):
         Returns:
             list of job ids, in the order of the promises.
         """
-        return self._in_step().stale(self.pool.clock())
+        return self._synced().stale(self.pool.clock())
 
     def breaks_a_promise(self) -> bool:
         """Return whether some job's promise can no longer be kept. Ids below 0, which no job has,
@@ -406,7 +407,7 @@ class Plan(StrategyInForce):
             without: jobs whose promises the change makes void; afterwards they are as before
         """
         before = self.stale()
-        take_back = self._in_step().trial()
+        take_back = self._synced().trial()
         restore = self.withdraw(without)
         promised = {} if self.tokens is None else self.tokens.promised
         dropped = {jobid: promised.pop(jobid) for jobid in without if jobid in promised}
@@ -434,8 +435,8 @@ class Plan(StrategyInForce):
         if tokens is not None and request.tokens:
             if not tokens.fits(request.tokens, start, start + length_of(request), now, (jobid,)):
                 raise InsufficientResources(lambda: _no_promise(jobid))
-        before = self._in_step().withdraw(jobid)
-        strategy = self._accepting(request)
+        before = self._synced().withdraw(jobid)
+        strategy = self._strategy_for(request)
         if not strategy.reserve(jobid, request, start, start + length_of(request)):
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
@@ -457,7 +458,7 @@ class Plan(StrategyInForce):
             InsufficientResources: the promise cannot be kept, since a running job got more time or
                 ended late, or ranks were lost. It is unchanged.
         """
-        strategy = self._in_step()
+        strategy = self._synced()
         promise = strategy.promises[jobid]
         if promise.is_open:
             return promise.start
@@ -502,7 +503,7 @@ class Plan(StrategyInForce):
             epoch, or infinity. The row ends with a job that can start now, or before a promise that
             is open, may be broken, was to start now already, or takes a search.
         """
-        strategy = self._in_step()
+        strategy = self._synced()
         if self.tokens is not None and self.tokens.promised:
             return 0, [], inf
         return strategy.advance_in_turn(jobids, self.pool.clock())
@@ -523,7 +524,7 @@ class Plan(StrategyInForce):
         self._stays_bound = True
         self.cancel(key)
         start = max(start, self.pool.clock())
-        return self._accepting(request).keep(key, request, start, start + length_of(request))
+        return self._strategy_for(request).keep(key, request, start, start + length_of(request))
 
     def share_rules(self, other: Plan) -> None:
         """Copy the tokens and claims of another plan of the pool, without its promises."""
@@ -542,12 +543,12 @@ class Plan(StrategyInForce):
             InsufficientResources: it would not fit even if every job ended, since it waits for
                 ranks that are down. The plan is unchanged.
         """
-        before = self._in_step().withdraw(jobid)
-        strategy, now = self._accepting(request), self.pool.clock()
+        before = self._synced().withdraw(jobid)
+        strategy, now = self._strategy_for(request), self.pool.clock()
         if not strategy.hold(jobid, request, now):
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: self.pool.why_not(request))
-        self._forget_more(jobid)
+        self._drop_tokens(jobid)
         if self.tokens is not None and request.tokens:
             self.tokens.promised[jobid] = (request.tokens, now, inf)
 
@@ -575,7 +576,7 @@ class Plan(StrategyInForce):
             if not current.is_blank:
                 current.started(jobid, request.claimant)
             return answer
-        strategy = self._accepting(request)
+        strategy = self._strategy_for(request)
         if not strategy.may_start(request):
             _refuse(self.pool, request)
         if claims is not None and request.claimant is not None:
@@ -603,7 +604,7 @@ class Plan(StrategyInForce):
             self._put_back(jobid, before)
             raise
         strategy.started(jobid, request.claimant)
-        self._forget_more(jobid)
+        self._drop_tokens(jobid)
         return answer
 
     def contains(self, jobid: int, running: Iterable[int]) -> bool:
@@ -613,11 +614,11 @@ class Plan(StrategyInForce):
         Raises:
             KeyError: the job has no promise.
         """
-        return self._in_step().contains(jobid, [self.pool.held(one) for one in running])
+        return self._synced().contains(jobid, [self.pool.held(one) for one in running])
 
     def pin(self, jobid: int, stays: bool = True) -> None:
         """Keep the promise of a job, if any, on its ranks; with ``stays`` false, no longer."""
-        strategy = self._in_step()
+        strategy = self._synced()
         if jobid in strategy.promises:
             strategy.pin(jobid, stays)
 
@@ -634,9 +635,9 @@ class Plan(StrategyInForce):
     def cancel(self, jobid: int) -> None:
         """Drop a job's promise, if any; nothing else moves."""
         self._current.withdraw(jobid)
-        self._forget_more(jobid)
+        self._drop_tokens(jobid)
 
-    def _forget_more(self, jobid: int) -> None:
+    def _drop_tokens(self, jobid: int) -> None:
         """Drop a job's promise of tokens."""
         if self.tokens is not None:
             self.tokens.promised.pop(jobid, None)
@@ -644,11 +645,11 @@ class Plan(StrategyInForce):
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
         """Give jobs the promises that they have in another plan of the pool, as far as they fit
         here."""
-        self._in_step()
+        self._synced()
         for jobid in jobids:
             one = other._current.promises[jobid]
             self.cancel(jobid)
-            strategy = self._accepting(one.request)
+            strategy = self._strategy_for(one.request)
             if one.is_open:
                 strategy.hold(jobid, one.request, self.pool.clock())
             elif jobid < 0:

@@ -49,7 +49,7 @@ class Promise:
 class Strategy:
     """Base class of a way to keep the promises of a plan.
 
-    A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``Plan._accepting()``
+    A plan calls ``sync()`` when the pool's generation is not ``seen``, and ``Plan._strategy_for()``
     before any method with a request. Times are seconds since the epoch, ``now`` is the present time, and
     the end of a request without a duration is infinity.
 

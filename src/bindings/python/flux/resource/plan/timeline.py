@@ -42,7 +42,7 @@ class CountTimeline:
         new.starts, new.values = self.starts[:], self.values[:]
         return new
 
-    def _place(self, time: float) -> int:
+    def _index_at(self, time: float) -> int:
         """Return the index of the step at a time; before the first step, 0."""
         return max(0, bisect_right(self.starts, time) - 1)
 
@@ -54,43 +54,43 @@ class CountTimeline:
             return
         first = self._step_from(max(start, self.starts[0]))
         last = self._step_from(end) if end < inf else len(self.starts)
-        for place in range(first, last):
-            self.values[place] += delta
+        for index in range(first, last):
+            self.values[index] += delta
         self._join(last)
         self._join(first)
 
     def _step_from(self, time: float) -> int:
         """Return the index of the step that begins at a time; split a step if needed."""
-        place = self._place(time)
-        if self.starts[place] == time:
-            return place
-        self.starts.insert(place + 1, time)
-        self.values.insert(place + 1, self.values[place])
-        return place + 1
+        index = self._index_at(time)
+        if self.starts[index] == time:
+            return index
+        self.starts.insert(index + 1, time)
+        self.values.insert(index + 1, self.values[index])
+        return index + 1
 
-    def _join(self, place: int) -> None:
+    def _join(self, index: int) -> None:
         """Drop a step with the value of the one before."""
-        if 0 < place < len(self.starts) and self.values[place - 1] == self.values[place]:
-            del self.starts[place], self.values[place]
+        if 0 < index < len(self.starts) and self.values[index - 1] == self.values[index]:
+            del self.starts[index], self.values[index]
 
     def forget(self, time: float) -> None:
         """Drop the steps that are over at a time."""
-        place = self._place(time)
-        del self.starts[:place], self.values[:place]
+        index = self._index_at(time)
+        del self.starts[:index], self.values[:index]
 
     # -- questions ----------------------------------------------------------
 
     def least(self, start: float, end: float) -> int:
         """Return the least value from ``start`` to before ``end``, which is later."""
-        first = self._place(start)
+        first = self._index_at(start)
         return min(self.values[first : bisect_left(self.starts, end, first + 1)])
 
     def below(self, value: int, start: float) -> float:
         """Return the first moment, from ``start`` on, at which the value is less than ``value``;
         infinity if there is none."""
-        for place in range(self._place(start), len(self.starts)):
-            if self.values[place] < value:
-                return max(start, self.starts[place])
+        for index in range(self._index_at(start), len(self.starts)):
+            if self.values[index] < value:
+                return max(start, self.starts[index])
         return inf
 
     def first(self, value: int, length: float, start: float, limit: float = inf) -> float:
@@ -106,12 +106,12 @@ class CountTimeline:
             float: the moment; infinity if there is none
         """
         since = None
-        first = self._place(start)
-        for place in range(first, len(self.starts)):
-            time = start if place == first else self.starts[place]
+        first = self._index_at(start)
+        for index in range(first, len(self.starts)):
+            time = start if index == first else self.starts[index]
             if time >= limit or (since is not None and since + length <= time):
                 break
-            if self.values[place] < value:
+            if self.values[index] < value:
                 since = None
             elif since is None:
                 since = time
