@@ -222,6 +222,28 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
     assert not rig.logged(3)
 
 
+def test_jobs_are_counted_by_the_parents_of_queues_in_the_file_that_is_checked():
+    kept = {"batch": {"per": "queue", "queues": ["batch"], "max": {"jobs": 2}}}
+    rig = Rig(R(4, 4), "sched-backfill", config={"queues": {"batch": {}}, "limits": kept})
+    for jobid, queue in ((1, "batch"), (2, "quick"), (3, "quick")):
+        spec = jobspec(1, nodes=1, exclusive=True, duration=100, queue=queue)
+        rig.info.jobspecs[jobid] = spec
+        rig.alloc(jobid, spec)
+    assert rig.started() == [1, 2, 3]
+
+    parents = {"batch": {}, "quick": {"parent": "batch"}}
+    less = {"batch": {**kept["batch"], "max": {"jobs": 1}}}
+    over = ("batch", "running", ["ƒ2", "ƒ3", "ƒ4"])
+    text = "limit batch: queue batch has 3 of {} jobs in batch"
+    assert would_be_over(rig, limits=less) == []
+    assert would_be_over(rig, limits=less, queues=parents) == [(*over, text.format(1))]
+    # The limit stays, and counts other jobs.
+    assert would_be_over(rig, limits=kept, queues=parents) == [(*over, text.format(2))]
+    rig.reconfigure({"limits": less, "queues": parents})
+    assert would_be_over(rig, limits=kept) == []
+    assert [one["used"]["jobs"] for one in rig.answer("limits")["limits"]] == [3]
+
+
 def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
     budget = {"per": "user", "period": "day", "zone": "UTC", "max": {"node-hours": 8}}
     rig = Rig(R(4, 4))

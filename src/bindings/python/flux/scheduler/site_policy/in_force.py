@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Generator, Iterable, Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from flux.scheduler.admission import AdmissionRule, has_own
@@ -254,7 +255,7 @@ class RulesInForce:
         tables.read(config)
         yield
         changes = self.tables.changes_to(tables)
-        over = yield from self._over(tables, changes)
+        over = yield from self._over(tables, changes, config)
         return {
             "faults": findings.faults,
             "doubts": [
@@ -272,16 +273,24 @@ class RulesInForce:
         }
 
     def _over(
-        self, tables: PolicyTables, changes: dict[str, dict[str, list[str]]]
+        self,
+        tables: PolicyTables,
+        changes: dict[str, dict[str, list[str]]],
+        config: dict[str, Any],
     ) -> Generator[Any, None, list[dict[str, Any]]]:
-        """Return the jobs that would be over new or changed entries of `tables`."""
-        asked = []
+        """Return the jobs that would be over new or changed entries of `tables`; over all, if
+        `config` changes a queue's parent."""
+        host = copy(self._host)
+        host.queue_names = copy(self._host.queue_names)
+        renamed, asked = host.queue_names.read(config), []
         for rule in self.rules:
             if isinstance(rule, TableRule) and has_own(rule, TableRule.jobs_over):
-                kinds = changes.get(rule.table, {})
-                names = kinds.get("new", []) + kinds.get("changed", [])
+                entries, kinds = tables.entries(rule.table), changes.get(rule.table, {})
+                names = [*(entries if renamed else kinds.get("new", []) + kinds.get("changed", []))]
                 if names:
-                    asked.append((rule, tables.entries(rule.table), names))
+                    asker = copy(rule)
+                    asker.host = host
+                    asked.append((asker, entries, names))
         running = self._host.jobs_running() if asked else []
         wanted = {what for rule, entries, _ in asked for what in rule.needs(entries)}
         if wanted and running:
