@@ -785,6 +785,25 @@ def dry_run(instance, job, **keys):
     return instance.request("sched.preempt", {"id": job.id, "dry_run": True}, **keys)
 
 
+@pytest.mark.parametrize("policy", [("sched-backfill",), ("sched-backfill", "promise=2")])
+def test_a_job_behind_the_taker_is_behind_the_victim_until_that_is_ended(policy):
+    instance = make(*policy, nodes=1)
+    victim = standby(instance)
+    batch(instance)  # for which it is ended
+    third = batch(instance)
+
+    def behind():
+        (job,) = instance.request("sched.explain", {"id": third.id})["jobs"]
+        return [(one["end"], one["state"]) for one in job["behind"] if one["name"] == victim.name]
+
+    instance.advance(30)
+    (under_way,) = instance.request("sched.preemptions")["preemptions"]
+    assert behind() == [(under_way["deadline"], "running")]
+    victim.clean_up = 30.0
+    instance.advance(under_way["deadline"] + 1 - instance.now())
+    assert behind() == [(under_way["expected"], "running")]
+
+
 def test_a_dry_run_names_the_victims_and_ends_nobody():
     instance = make(nodes=2, config=tables(standby={**STANDBY, "wait": "1d"}))
     jobs = [standby(instance) for _ in range(2)]

@@ -319,6 +319,7 @@ def test_a_copy_of_the_plan_is_used_for_a_time(cost, happened, most):
             "odds",
             "reserved",
             "levels",
+            "victim_ends",
         )
     )
     source = QuerySource(policy, events=lambda: now.events, stopwatch=lambda: now.watch, **given)

@@ -206,6 +206,7 @@ class PolicyScheduler(Scheduler):
                 odds=self.odds,
                 reserved=self._reservations.answers.spans,
                 levels=self._site_policy.rule(PlacementRule).levels,
+                victim_ends=self._site_policy.rule(PreemptionRule).answers.victim_ends,
             )
         )
         given = {}

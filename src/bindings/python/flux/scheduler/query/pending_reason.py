@@ -142,7 +142,7 @@ class PendingReason:
         estimate, _ = source.estimate_of(job)
         last = source.ending_by(math.inf if estimate is None else estimate)
         found: list[dict[str, Any]] = []
-        for examined, jobid in enumerate(last, 1):
+        for examined, (jobid, end) in enumerate(last, 1):
             if examined % JOBS_PER_STEP == 0:
                 yield
             try:
@@ -157,7 +157,7 @@ class PendingReason:
                     "name": caller.name(jobid, None),
                     "state": "running",
                     "start": None,
-                    "end": self._policy.admission.end_of(jobid) or None,
+                    "end": end or None,
                 }
             )
         return found, False

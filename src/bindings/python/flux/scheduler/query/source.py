@@ -51,6 +51,8 @@ class QuerySource:
     # return the windows of reservations up to a time, and the figures of groups of nodes by level
     reserved: Callable[[float], Iterator[dict[str, Any]]]
     levels: Callable[[], list[dict[str, Any]]]
+    # returns the expected ends of jobs that give way to others, whose resources are kept for longer
+    victim_ends: Callable[[], dict[int, float]]
     made: float = 0.0  # time of the copy of the plan, seconds since the epoch
     _copy: Plan | None = None
     _copied: Any = None  # state of the scheduler at the copy
@@ -99,21 +101,21 @@ class QuerySource:
             for found in zip(*(one.windows(requests, horizon) for one in plans))
         ]
 
-    def ending_by(self, limit: float) -> Iterator[int]:
-        """Yield the ids of the jobs that hold resources and end by `limit`, the last to end first,
-        jobs with equal ends in order of id; if `limit` is infinite, jobs without an end come first.
-        """
-        pool, own_ends = self.pool, self.policy.admission.own_ends
+    def ending_by(self, limit: float) -> Iterator[tuple[int, float]]:
+        """Yield the jobs that hold resources and end by `limit`, each with its end, the last to end
+        first, jobs with equal ends in order of id; if `limit` is infinite, jobs without an end (0)
+        come first."""
+        pool, own_ends = self.pool, {**self.policy.admission.own_ends, **self.victim_ends()}
         if limit == inf:
-            endless = (jobid for jobid, end in pool.job_end_times() if not end and jobid >= 0)
-            yield from sorted(endless)
+            endless = [jobid for jobid, end in pool.job_end_times() if not end and jobid >= 0]
+            yield from ((jobid, 0.0) for jobid in sorted(endless) if not own_ends.get(jobid))
         ends = pool.jobs_by_end()
         del ends[bisect_right(ends, (limit, inf)) :]
         others = (one for one in reversed(ends) if one[1] >= 0 and one[1] not in own_ends)
         own = [(end, jobid) for jobid, end in own_ends.items() if 0 < end <= limit]
         last_first = heapq.merge(others, sorted(own, reverse=True), reverse=True)
-        for _, some in groupby(last_first, itemgetter(0)):
-            yield from sorted(jobid for _, jobid in some)
+        for end, some in groupby(last_first, itemgetter(0)):
+            yield from ((jobid, end) for jobid in sorted(map(itemgetter(1), some)))
 
 
 def fewest(found: list[list[tuple[int, float]]]) -> list[tuple[int, float]]:

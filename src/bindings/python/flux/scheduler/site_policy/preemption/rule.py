@@ -240,6 +240,16 @@ class PreemptionAnswers(Part):
             found["borrowers"] = {"jobs": jobs, "end": lent.deadline, "text": text}
         return found
 
+    def victim_ends(self) -> dict[int, float]:
+        """Return the expected ends of the jobs that are warned or being ended, seconds since the
+        epoch: their resources are planned to be in use for longer. Not those in promised time."""
+        return {
+            jobid: min(self._own_end(jobid), one.expected if jobid in one.ended else one.deadline)
+            for one in self._record.active.values()
+            if not one.in_promise
+            for jobid in one.held
+        }
+
     def preempt(self, payload: Any, caller: Caller) -> Steps:
         """Return the victims of a pending job, for ``--dry-run``. Changes nothing.
 
