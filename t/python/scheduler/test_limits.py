@@ -179,11 +179,28 @@ def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
     rig.alloc(2, nodes(3, queue="b"), userid=7)
     rig.alloc(3, spec(2, queue="b"), userid=7)
     rig.alloc(4, spec(3, nodes=3, queue="a"), userid=7)  # not whole nodes, but three
+    rig.alloc(5, spec(9, queue="a"), userid=7)  # at best four cores on each of three
     assert rig.started() == []
     assert rig.reason(1) == "limit one: needs 3 nodes, at most 2 are allowed"
     assert rig.reason(4) == "limit one: needs 3 nodes, at most 2 are allowed"
+    assert rig.reason(5) == "limit one: needs 3 nodes, at most 2 are allowed"
     assert rig.denied(2) == "limit two: needs 3 nodes, at most 2 are allowed"
     assert rig.denied(3) == "limit two: needs 2 cores, at most 1 is allowed"
+    check(rig)
+
+
+@POLICIES
+def test_slots_on_at_best_more_nodes_than_are_allowed_can_never_start(policy, args):
+    small = {"rank": "0-3", "children": {"core": "0-1"}}
+    large = {"rank": "4", "children": {"core": "0-7"}}
+    machine = R(5, 8)
+    machine["execution"]["R_lite"] = [small, large]
+    limit = {"per": "user", "users": ["7"], "max": {"nodes": 2}, "deny": True}
+    rig = Rig(machine, policy, *args, config={"limits": {"one": limit}})
+    for jobid, cores in ((1, 10), (2, 11)):
+        rig.alloc(jobid, spec(cores), userid=7)
+    assert rig.started() == [1]
+    assert rig.denied(2) == "limit one: needs 3 nodes, at most 2 are allowed"
     check(rig)
 
 

@@ -403,6 +403,19 @@ class RequestFacts:
                 self._leasts[shape] = least
         return least
 
+    def fewest_nodes(self, request: Any) -> int:
+        """Return the minimum number of nodes that a request takes, which it may share with other
+        jobs: slots that may go anywhere take nodes that hold the most of them.  O(kinds of node)."""
+        shape, pool = getattr(request, "shape", None), self._pool()
+        if shape is None or shape.node_count is not None or not pool.can("slots_by_rank"):
+            return max(1, getattr(request, "nnodes", 1))
+        ranks, left, nodes = self.ranks_of(request), shape.slot_count.min, 0
+        for slots, mask in sorted(pool.slots_by_rank(shape), reverse=True):
+            if slots and left > 0:
+                some = min(popcount(mask & ranks), -(-left // slots))
+                nodes, left = nodes + some, left - some * slots
+        return nodes
+
     def takes_least(self, request: Any) -> bool:
         """Whether a request takes `least_of` on any ranks, and no more."""
         shape = getattr(request, "shape", None)

@@ -202,9 +202,9 @@ class LimitRule(ScopedRule):
     def _exceeds_alone(self, use: LimitUse, job: PendingJob) -> str | None:
         """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
         count too: there is no other job to share with."""
-        least = self._least(job)
+        least, facts = self._least(job), self.host.facts
         for at, most in use.bounds:
-            need = least[at] if at else max(1, getattr(job.resource_request, "nnodes", 1))
+            need = least[at] if at else facts.fewest_nodes(job.resource_request)
             if need > most:
                 needs = counted(need, NOUNS[DIMENSIONS[at]])
                 are = "is" if most == 1 else "are"
@@ -315,7 +315,8 @@ class LimitRule(ScopedRule):
             others = chain(others, self.without_gpus(job))
 
         def reason() -> str:  # its numbers change while the job waits
-            return _sentence(use, at, needs, " as nodes are free now")
+            alone = self._exceeds_alone(use, job)
+            return alone or _sentence(use, at, needs, " as nodes are free now")
 
         return Deferral(reason, key=key, instead=others, over=(use, at, needs))
 
