@@ -469,3 +469,30 @@ def test_latest_starts_are_written_once_a_minute(rig):
         rig.wait(3)
     written = [commit for commit in rig.kvs.commits if commit["changes"][0][0] == KEY]
     assert len(written) == 1 + 120 // 60
+
+
+def test_a_question_between_the_steps_of_a_pass_changes_no_start(monkeypatch):
+    """Asked about one of two heads: the other's nodes are kept for both by the rest of the pass."""
+    rig = Rig(R(8, 4, properties={"a": "0-3", "b": "4-7"}), "sched-backfill", "promise=all")
+
+    for jobid, queue in ((1, "a"), (2, "b")):
+        rig.alloc(jobid, whole(3, 1000, constraints={"properties": [queue]}))
+    rig.alloc(3, whole(1, 10, constraints={"properties": ["a"]}))
+    rig.alloc(4, whole(1, 10, constraints={"properties": ["b"]}))
+    for jobid, queue in ((5, "a"), (6, "b")):
+        rig.alloc(jobid, whole(4, 100, constraints={"properties": [queue]}))
+    limits = [3000] * 600 + [2000]  # all too long to go before job 5
+    for jobid, limit in enumerate(limits, 7):
+        rig.alloc(jobid, whole(1, limit, constraints={"properties": ["a"]}))
+    rig.settle()
+    decision = rig.sched.decision
+    plan_of_heads, asked = decision.plan_of_heads, []
+
+    def in_pass(heads):
+        if not asked:
+            asked.append(rig.send("sched.explain", {"id": 5}))
+        return plan_of_heads(heads)
+
+    monkeypatch.setattr(decision, "plan_of_heads", in_pass)
+    rig.free(3)
+    assert rig.started() == [1, 2, 3, 4] and asked

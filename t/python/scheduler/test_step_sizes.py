@@ -11,6 +11,8 @@ import pytest
 from peers import R, Rig, jobspec
 from scheduler_meter import SchedulerMeter
 
+from flux.scheduler.query.answering import Answering
+
 NODES = 64
 
 
@@ -89,6 +91,32 @@ def test_no_turn_does_more_the_more_jobs_are_pending(args, calls):
             rig.settle()
     grown = [event for event in EVENTS if most[1200, event] > 1.3 * most[300, event] + 300]
     assert grown == [], most
+
+
+@pytest.mark.parametrize("args", [["rank=wfp3"], ["profile=short-waits"]], ids=" ".join)
+@pytest.mark.parametrize("topic, payload", [("windows", {}), ("explain", {"id": NODES + 7})])
+def test_no_step_of_an_answer_does_more_the_more_jobs_are_pending(
+    args, topic, payload, calls, monkeypatch
+):
+    go_on, steps = Answering._go_on, []
+
+    def one_step(*given):
+        began = calls()
+        try:
+            return go_on(*given)
+        finally:
+            steps.append(calls() - began)
+
+    monkeypatch.setattr(Answering, "_go_on", one_step)
+    longest = {}
+    for pending in (600, 2400):
+        rig = Rig(R(NODES, 4), "sched-backfill", "reason-depth=0", *args, estimates=False)
+        fill(rig, pending)
+        rig.answer(topic, **payload)  # makes the copy of the plan, at most once a second
+        steps.clear()
+        rig.answer(topic, **payload)
+        longest[pending] = max(steps)
+    assert longest[2400] < 1.3 * longest[600] + 300, longest
 
 
 def test_the_first_end_after_a_flood_of_jobs_takes_no_longer_turn(calls):

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from flux.scheduler.queue import OrderingPolicy, QueueOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from flux.resource.plan.claims import Claims
     from flux.resource.plan.plan import Plan
@@ -177,9 +177,10 @@ class Decision:
         own, and others that give way."""
         return {job.jobid}
 
-    def plans(self, plan: Plan, job: PendingJob | None = None) -> list[Plan]:
+    def plans(self, plan: Plan, job: PendingJob | None = None) -> Generator[None, None, list[Plan]]:
         """Return the plans into which a job fits that starts now, pending or (None) a new one:
-        ``plan``, and others."""
+        ``plan``, and others; a generator that yields at intervals."""
+        yield from ()
         return [plan]
 
     def stats(self) -> dict[str, Any]:

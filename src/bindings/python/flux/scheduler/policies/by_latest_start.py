@@ -182,7 +182,7 @@ class BackfillByLatestStart(BackfillByRank):
             shortest = refused.get(job.signature)
             if shortest is not None and job.limit >= shortest:
                 continue
-            if head_plan is None:
+            if head_plan is None or self._planned_heads is not heads:  # a question has others
                 head_plan = self.plan_of_heads(heads)
             if head_plan is not None and not head_plan.fits(job.resource_request):
                 refused[job.signature] = job.limit
@@ -569,8 +569,9 @@ class BackfillByLatestStart(BackfillByRank):
     def heads(self) -> list[PendingJob]:
         return self._heads
 
-    def plans(self, plan: Plan, job: PendingJob | None = None) -> list[Plan]:
-        head_plan = self.plan_of_heads([one for one in self.present_heads(plan) if one is not job])
+    def plans(self, plan: Plan, job: PendingJob | None = None) -> Generator[None, None, list[Plan]]:
+        heads = yield from self.present_heads(plan)
+        head_plan = self.plan_of_heads([one for one in heads if one is not job])
         return [plan] if head_plan is None else [plan, head_plan]
 
     def why(self, job: PendingJob) -> str | None:

@@ -307,15 +307,18 @@ class BackfillByRank(Backfilling):
         """Return the heads of the last pass that determined them."""
         return list(self.promises)
 
-    def present_heads(self, plan: Plan) -> list[PendingJob]:
+    def present_heads(self, plan: Plan) -> Generator[None, None, list[PendingJob]]:
         """Return the heads of a pass that begins now: the last one has determined none if no job
-        could start in it.  O(pending jobs), and a sort."""
+        could start in it. A generator that yields at intervals.  O(pending jobs), and a sort."""
         policy, behind = self.policy, 0
         heads: list[PendingJob] = []
         free: dict[Any, bool] = {}
-        for job in sorted(self.backlog.jobs, key=policy.ranks.key()):
+        for number, job in enumerate((yield from self.in_order()), 1):
+            if number % COMPARED_PER_TURN == 0:
+                yield
             ranks = policy.queue_order.turn_of(job)
-            if ranks & behind or job.request.finalized or job.jobid in policy.admission.kept_for:
+            has_left = job.request.finalized or not job.queued
+            if ranks & behind or has_left or job.jobid in policy.admission.kept_for:
                 continue
             request = job.resource_request
             if job.signature not in free:

@@ -108,7 +108,7 @@ class PendingReason:
             answer["behind"] = self._pending_before(head, caller) + found
             yield
         may_fit = answer["verdict"] != "never" and all(rule.by_shape for rule, _ in deferrals)
-        answer["fits"] = self._fits(job, head) if may_fit else None
+        answer["fits"] = (yield from self._fits(job, head)) if may_fit else None
         return answer
 
     def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
@@ -162,7 +162,9 @@ class PendingReason:
             )
         return found, False
 
-    def _fits(self, job: PendingJob, head: PendingJob | None) -> dict[str, Any] | None:
+    def _fits(
+        self, job: PendingJob, head: PendingJob | None
+    ) -> Generator[None, None, dict[str, Any] | None]:
         """Return the part of the job that could start now: the longest limit at its size, and the
         largest count at its limit. None if there is none, or the order of the queue forbids it."""
         if self._source.plan() is None or (
@@ -173,7 +175,7 @@ class PendingReason:
         now = self._source.now()
         length = request.duration if request.duration > 0 else MAX_HORIZON_S
         horizon = min(max(length, LIMIT_SEARCH_S), MAX_HORIZON_S)
-        (steps,) = self._source.windows([request], horizon, job)
+        (steps,) = yield from self._source.windows([request], horizon, job)
         count = request.shape.node_count or request.shape.slot_count
         needed = count.min
         until = max([end for number, end in steps if number >= needed], default=now)

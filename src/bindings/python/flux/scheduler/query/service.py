@@ -213,7 +213,7 @@ class QueryService:
                 asked.append(answer["kinds"][-1])
                 only = {"ranks": [idset_text(free)]} if stuck or len(kinds) > 1 else None
                 requests.append(source.parse(whole_nodes(1, 1, only, max(1, cores))))
-        for kind, steps in zip(asked, source.windows(requests, horizon)):
+        for kind, steps in zip(asked, (yield from source.windows(requests, horizon))):
             kind["steps"] = [[count, until] for count, until in steps]
         answer["levels"] = source.levels()
         return answer

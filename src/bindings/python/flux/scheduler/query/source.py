@@ -69,7 +69,7 @@ class QuerySource:
 
     def plan(self) -> Plan | None:
         """Return a copy of the plan, with its promises; None if the pool cannot plan. Not to be
-        changed."""
+        changed for longer than a step."""
         now, pool = self.now(), self.pool
         present = (id(pool), pool.generation, self.events())
         most = MAX_COPY_AGE_S
@@ -85,21 +85,20 @@ class QuerySource:
 
     def windows(
         self, requests: list[Any], horizon: float, job: PendingJob | None = None
-    ) -> list[list[tuple[int, float]]]:
+    ) -> Generator[None, None, list[list[tuple[int, float]]]]:
         """Return the ``steps`` of `Plan.windows` for each request, beside all promises and heads;
-        with a pending `job`, beside those to others."""
+        with a pending `job`, beside those to others. A generator that yields at intervals."""
         plan = self.plan()
         assert plan is not None, "the pool can plan"
-        yielding = set() if job is None else self.policy.decision.yielding(job)
-        if any(map(plan.has, yielding)):
-            plan = plan.copy()
-            for jobid in yielding:
-                plan.cancel(jobid)
-        plans = self.policy.decision.plans(plan, job)
-        return [
-            fewest([one["steps"] for one in found])
-            for found in zip(*(one.windows(requests, horizon) for one in plans))
-        ]
+        plans = yield from self.policy.decision.plans(plan, job)
+        restore = plan.withdraw(() if job is None else self.policy.decision.yielding(job))
+        try:
+            return [
+                fewest([one["steps"] for one in found])
+                for found in zip(*(one.windows(requests, horizon) for one in plans))
+            ]
+        finally:
+            restore()
 
     def ending_by(self, limit: float) -> Iterator[tuple[int, float]]:
         """Yield the jobs that hold resources and end by `limit`, each with its end, the last to end
