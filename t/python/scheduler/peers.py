@@ -26,7 +26,7 @@ from flux.scheduler.testing.reactor import START_TIME, VirtualClock
 from flux_engine.job_manager.job import merge_annotations
 
 __all__ = [
-    "EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "jobspec", "machine", "part_of",
+    "EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "jobspec", "loaded", "machine", "part_of",
     "ruled", "whole",
 ]  # fmt: skip
 
@@ -48,6 +48,13 @@ def machine(tree, nodes, **keys):
         children = [{"ranks": f"0-{nodes - 1}", "topo": topo}]
         keys["scheduling"] = {"writer": "TreePool", "children": children}
     return R(nodes, 4, **keys)
+
+
+def loaded(policy, *args, **keys):
+    """A `FakeInstance` with a scheduler."""
+    instance = FakeInstance(**keys)
+    instance.load(policy, *args)
+    return instance
 
 
 def ruled(policy, *rules):
@@ -255,16 +262,23 @@ class Rig:
             topic, text, answered if respond else None, client.userid, client.rolemask, client
         )
 
-    def alloc(self, jobid, spec=None, priority=16, **keys):
-        payload = {
-            "id": jobid,
-            "priority": priority,
-            "userid": 0,
-            "t_submit": self.now,
-            "jobspec": jobspec() if spec is None else spec,
-        }
-        payload.update(keys)
-        self.send("sched.alloc", payload)
+    def alloc(self, jobids, spec=None, priority=16, **keys):
+        """A request for a job, or for each of several that are alike."""
+        for jobid in [jobids] if isinstance(jobids, int) else jobids:
+            payload = {
+                "id": jobid,
+                "priority": priority,
+                "userid": 0,
+                "t_submit": self.now,
+                "jobspec": jobspec() if spec is None else spec,
+            }
+            payload.update(keys)
+            self.send("sched.alloc", payload)
+
+    def arrive(self, jobids, spec=None, **keys):
+        """Requests that the scheduler examines before the next message."""
+        self.alloc(jobids, spec, **keys)
+        self.settle()
 
     def cancel(self, jobid):
         self.send("sched.cancel", {"id": jobid}, respond=False)

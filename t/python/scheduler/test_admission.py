@@ -27,8 +27,7 @@ def test_the_arguments_of_the_example_and_a_job_that_runs_when_it_is_loaded():
     rig = Rig(R(4, 4))
     rig.will_be_found(8, R("3", 4), wants(1, name="ansys"))
     rig.load(LICENSES, "licenses=matlab:1,ansys:8", "promises=4")
-    rig.alloc(1, wants(1))
-    rig.alloc(2, wants(1))
+    rig.alloc((1, 2), wants(1))
     rig.alloc(3, wants(8, name="ansys"))
     rig.alloc(4, wants(2))
     rig.alloc(5, wants("2"))
@@ -118,8 +117,7 @@ def test_a_rule_with_the_older_names_of_events_goes_on():
             self.heard.append("freed")
 
     rig = load(Backfill, (), Rule)
-    rig.alloc(1)
-    rig.settle()
+    rig.arrive(1)
     rig.free(1)
     rig.settle()
     assert rig.rule("older").heard == ["queued", "started", "freed"]

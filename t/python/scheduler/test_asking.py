@@ -253,8 +253,7 @@ def test_no_start_and_no_plan_after_the_instance_has_ended():
 def test_the_ranks_of_an_answer_are_an_idset_whatever_the_order_of_the_entries_of_R():
     rig = Rig(R(3, 4), "sched-fifo")
     rig.alloc(1, jobspec(4, duration=10))
-    rig.alloc(2, jobspec(1, duration=100))
-    rig.settle()
+    rig.arrive(2, jobspec(1, duration=100))
     rig.free(1)
     answer = rig.answer("when", jobspec=jobspec(11, duration=10))
     assert (answer["verdict"], answer["ranks"]) == ("now", "0-2")

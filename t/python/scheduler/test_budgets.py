@@ -27,8 +27,7 @@ def submit(rig, jobid, hours, bank="red", nodes=1, userid=0, **keys):
     more = {"duration": hours * HOUR} if hours else {}
     spec = jobspec(1, nodes=nodes, exclusive=True, bank=bank, **more, **keys)
     rig.info.jobspecs[jobid] = spec
-    rig.alloc(jobid, spec, userid=userid)
-    rig.settle()
+    rig.arrive(jobid, spec, userid=userid)
 
 
 def report(rig, name="bank"):

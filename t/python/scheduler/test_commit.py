@@ -20,8 +20,7 @@ def rig():
 
 def test_a_failed_commit_is_tried_again_and_logged_once(rig):
     rig.kvs.failing = True
-    rig.alloc(1, jobspec(16))
-    rig.settle()
+    rig.arrive(1, jobspec(16))
     rig.alloc(2)
     rig.wait(8)
     tries = len(rig.kvs.commits)
@@ -38,8 +37,7 @@ def test_a_failed_commit_is_tried_again_and_logged_once(rig):
 
 def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
     rig.kvs.failing = True
-    rig.alloc(1)
-    rig.alloc(2)
+    rig.alloc((1, 2))
     rig.wait(59)
     assert not rig.task.ended
     rig.wait(10)
@@ -68,16 +66,12 @@ class Msg:
 
 
 def test_what_comes_during_a_commit_goes_into_the_next(rig):
-    for jobid in (10, 11, 12):
-        rig.alloc(jobid)
-    rig.settle()
+    rig.arrive((10, 11, 12))
     assert len(rig.kvs.commits) == 1, "of one turn"
     rig.kvs.hold()
-    rig.alloc(1)
-    rig.settle()
+    rig.arrive(1)
     for jobid in range(2, 10):
-        rig.alloc(jobid)
-        rig.settle()
+        rig.arrive(jobid)
     rig.kvs.release()
     assert rig.started() == [10, 11, 12, *range(1, 10)]
     assert len(rig.kvs.commits) == rig.sched.stats_get()["commits"] == 3
@@ -118,9 +112,7 @@ def test_nulls_for_what_is_not_shown_are_left_out(request_):
 def test_the_guides_answers_work_from_outside_too(rig):
     """alloc_success and its kin may be called with the message alone."""
     rig.sched.schedule = lambda: None
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid)
-    rig.settle()
+    rig.arrive((1, 2, 3))
     msgs = {job.jobid: job.request.msg for job in rig.sched._queue}
     rig.sched.alloc_annotate(msgs[1], {"sched": {"x": 1}})
     rig.sched.alloc_deny(msgs[1], "no")
@@ -150,9 +142,7 @@ def test_times_that_a_policy_sets_and_R_objects_are_left_alone():
                 job.request.success(alloc if job.jobid == 1 else alloc.to_dict())
 
     rig = Rig(R(1, 4), Mine)
-    rig.alloc(1, jobspec(1, duration=60))
-    rig.alloc(2, jobspec(1, duration=60))
-    rig.settle()
+    rig.arrive((1, 2), jobspec(1, duration=60))
     for jobid, start in ((1, 5.0), (2, 0.0)):
         execution = rig.success(jobid)["R"]["execution"]
         assert (execution["starttime"], execution["expiration"]) == (start, 0.0)
@@ -189,8 +179,7 @@ def test_bindings_that_take_no_raw_text_are_given_the_object(monkeypatch):
     monkeypatch.setattr(FakeTransaction, "put", lambda self, key, value: put(self, key, value))
     rig = Rig(R(4, 4), Guide)
     for jobid in (1, 2):
-        rig.alloc(jobid, jobspec(1))
-        rig.settle()
+        rig.arrive(jobid, jobspec(1))
         assert (
             json.loads(rig.kvs_value(f"job.0000.0000.0000.000{jobid}.R")) == rig.success(jobid)["R"]
         )

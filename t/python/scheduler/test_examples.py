@@ -35,8 +35,7 @@ def test_python_in_the_guide_is_valid(page):
 def test_stepping():
     rig = load("stepping")
     assert rig.manager.ready_request == {"mode": "limited", "limit": 64}
-    rig.alloc(1, jobspec(10))
-    rig.alloc(2, jobspec(10))
+    rig.alloc((1, 2), jobspec(10))
     rig.alloc(3, jobspec(1))
     assert rig.started() == [1, 3]
     assert rig.sched.stats_get()["sched_yields"] >= 3
@@ -75,8 +74,7 @@ def test_limits_follow_a_reload():
 
 def test_estimates():
     rig = load("estimates")
-    rig.alloc(1, jobspec(16, duration=100))
-    rig.settle()
+    rig.arrive(1, jobspec(16, duration=100))
     start = rig.now
     rig.alloc(2, jobspec(1, duration=100))
     assert rig.annotations(2) == {"sched": {"t_estimate": start + 100}}
@@ -123,12 +121,10 @@ def test_policies_keep_reservations(name):
 
 def test_shortest():
     rig = load("shortest", "promises=unlimited")
-    rig.alloc(1, jobspec(16, duration=100))
-    rig.settle()
+    rig.arrive(1, jobspec(16, duration=100))
     for jobid, duration in ((2, 0), (3, 300), (4, 200)):
         rig.alloc(jobid, jobspec(16, duration=duration))
-    rig.alloc(5, jobspec(16, duration=1000), priority=17)
-    rig.settle()
+    rig.arrive(5, jobspec(16, duration=1000), priority=17)
     for jobid in (1, 5, 4, 3):
         rig.free(jobid)
         rig.settle()
@@ -138,12 +134,10 @@ def test_shortest():
 def test_aging():
     rig = load("aging", "patience=1000", "queue-depth=unlimited")
     begin = rig.now
-    rig.alloc(1, jobspec(16))
-    rig.settle()
+    rig.arrive(1, jobspec(16))
     rig.alloc(2, jobspec(16), priority=1, t_submit=begin - 500)
     rig.alloc(3, jobspec(16), priority=20)
-    rig.alloc(4, jobspec(16), priority=0, t_submit=begin - 2000)
-    rig.settle()
+    rig.arrive(4, jobspec(16), priority=0, t_submit=begin - 2000)
     assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 3, 2]
     rig.wait(499)
     assert [job.jobid for job in rig.sched.pending_jobs()] == [4, 3, 2]
@@ -170,8 +164,7 @@ def test_lookahead():
     rig.sched.resources.alloc = lambda jobid, request: (
         examined.append(jobid) or alloc(jobid, request)
     )
-    rig.alloc(5, jobspec(1))
-    rig.settle()
+    rig.arrive(5, jobspec(1))
     assert examined == [5]
     rig.free(1)
     assert rig.started() == [1, 4, 2, 5]
@@ -188,9 +181,7 @@ def test_elsewhere():
     rig = Rig(R(4, 4))
     rig.instance.add_service("oracle", {"choose": choose})
     rig.load(EXAMPLES / "elsewhere.py")
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid)
-    rig.settle()
+    rig.arrive((1, 2, 3))
     assert asked == [[1]]
     rig.prioritize((2, 20))
     rig.settle()
@@ -201,8 +192,7 @@ def test_elsewhere():
 def test_rackpool(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
     rig = Rig(R(8, 4), "sched-fifo", "pool-class=rackpool", "queue-depth=unlimited")
-    for jobid in (1, 2, 3, 4):
-        rig.alloc(jobid, jobspec(4, duration=10))
+    rig.alloc((1, 2, 3, 4), jobspec(4, duration=10))
     ranks = [rig.success(jobid)["R"]["execution"]["R_lite"][0]["rank"] for jobid in (1, 2, 3, 4)]
     assert ranks == ["0", "1", "2", "3"]
     rig.alloc(5, jobspec(1, nodes=4, duration=10))
@@ -228,8 +218,7 @@ def test_debugfirst():
     rig = load("debugfirst")
     start = rig.now
     whole = {"nodes": 4, "exclusive": True}
-    rig.alloc(1, jobspec(1, duration=100, **whole))
-    rig.settle()
+    rig.arrive(1, jobspec(1, duration=100, **whole))
     rig.alloc(2, jobspec(1, duration=3600, **whole))
     rig.alloc(3, jobspec(1, duration=1800, **whole))
     latest = [rig.shown(jobid)["t_latest"] - start for jobid in (2, 3)]

@@ -26,8 +26,7 @@ def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **table):
 
 def submit(rig, jobid, userid, bank=None, slots=16, **keys):
     spec = jobspec(slots, duration=1000, **({"bank": bank} if bank else {}))
-    rig.alloc(jobid, spec, userid=userid, **keys)
-    rig.settle()
+    rig.arrive(jobid, spec, userid=userid, **keys)
 
 
 def order(rig):
@@ -144,8 +143,7 @@ def test_a_promised_job_that_its_share_puts_first_is_promised_anew():
     rig.free(1)
     submit(rig, 2, 1, slots=4)
     submit(rig, 3, 1)
-    rig.alloc(4, jobspec(4, duration=2000), userid=2)
-    rig.settle()
+    rig.arrive(4, jobspec(4, duration=2000), userid=2)
     assert order(rig) == [3, 4]
     rig.wait(200)
     assert rig.started() == [1, 2, 4], "nodes are idle, and the second job is the first now"
@@ -223,8 +221,7 @@ def test_the_order_changes_at_the_end_of_a_period_however_long_it_has_stayed_the
     rig.wait(3600 * 5 - 30)
     rig.expire(1, rig.now)
     rig.free(1)
-    rig.alloc(2, jobspec(4), userid=600)
-    rig.settle()
+    rig.arrive(2, jobspec(4), userid=600)
     for jobid, user in ((3, 500), (4, 600)):
         submit(rig, jobid, user)
     assert order(rig) == [4, 3]
@@ -260,8 +257,7 @@ def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
     rig.instance.config = {"licenses": {"matlab": 1}, "fairshare": {"period": "1m"}}
     rig.load(policy, *args)
     for jobid, userid in ((1, 500), (2, 500), (3, 600)):
-        rig.alloc(jobid, jobspec(4, duration=1000, licenses={"matlab": 1}), userid=userid)
-        rig.settle()
+        rig.arrive(jobid, jobspec(4, duration=1000, licenses={"matlab": 1}), userid=userid)
     rig.wait(120)
     assert order(rig) == [3, 2]
     rig.free(1)

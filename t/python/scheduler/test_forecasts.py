@@ -84,14 +84,12 @@ def test_jobs_that_all_wait_for_rules_are_told_what_changes():
 def test_as_many_jobs_as_may_are_told_an_expected_start():
     """Jobs of whole nodes, which wait for one another."""
     rig = Rig(R(4, 2), Backfill, "queue-depth=unlimited", "estimate-depth=5", "reason-depth=3")
-    for jobid in range(1, 12):
-        rig.alloc(jobid, jobspec(4, cores=2, duration=100))
+    rig.alloc(range(1, 12), jobspec(4, cores=2, duration=100))
     rig.wait(10)
     assert estimates(rig, range(1, 12)) == [2, 3, 4, 5, 6]
     assert len(rig.sched.forecasts.told) == 5
     # Who is not among them any more has none.
-    rig.alloc(20, jobspec(4, cores=2, duration=100), priority=17)
-    rig.alloc(21, jobspec(4, cores=2, duration=100), priority=17)
+    rig.alloc((20, 21), jobspec(4, cores=2, duration=100), priority=17)
     rig.wait(10)
     assert estimates(rig, [*range(1, 12), 20, 21]) == [2, 3, 4, 20, 21]
     rig.cancel(20)

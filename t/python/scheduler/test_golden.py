@@ -13,13 +13,10 @@ def test_log_lines(shared_data):
     assert len(wanted) == 3
     for module, lines in wanted.items():
         rig = Rig(R(2, 2), module, "log-level=debug")
-        rig.alloc(1, jobspec(2, nodes=1, duration=3600))
-        rig.settle()
+        rig.arrive(1, jobspec(2, nodes=1, duration=3600))
         if module == "sched-backfill":
-            rig.alloc(3, jobspec(4, duration=10), priority=20)
-            rig.settle()
-        rig.alloc(2, jobspec(1, duration=60))
-        rig.settle()
+            rig.arrive(3, jobspec(4, duration=10), priority=20)
+        rig.arrive(2, jobspec(1, duration=60))
         for jobid in (2, 1) if "rank1/core0 (final)" in lines[-2] else (1, 2):
             rig.free(jobid)
             rig.settle()

@@ -92,8 +92,7 @@ def ask_and_withdraw(rig, first, count):
         assert rig.ask("sched.when", {"jobspec": spec})[0] == 0
         assert rig.ask("feasibility.check", {"jobspec": spec})[0] == 0
         rig.alloc(number, jobspec(9999, constraints={"properties": names}))
-        rig.alloc(number + 10000, spec)
-        rig.settle()
+        rig.arrive(number + 10000, spec)
         rig.cancel(number + 10000)
         rig.free(number + 10000) if number + 10000 in rig.started() else None
         rig.settle()
@@ -103,8 +102,7 @@ def ask_and_withdraw(rig, first, count):
 
 def test_what_is_kept_of_requests_is_bounded_in_bytes():
     rig = Rig(R(8, 4, gpus=1), "sched-backfill")
-    rig.alloc(1, jobspec(8, nodes=8, exclusive=True))
-    rig.settle()
+    rig.arrive(1, jobspec(8, nodes=8, exclusive=True))
     ask_and_withdraw(rig, 100, 1)
     gc.collect()
     tracemalloc.start()
@@ -206,8 +204,7 @@ def test_nor_can_a_name_in_the_reason_of_a_wait(name, shown):
     """``--setattr`` reads JSON: the name of a reservation may be a number."""
     limits = {"one": {"per": name, "max": {"jobs": 1}}} if name != "reservation" else {}
     rig = Rig(R(2, 4), "sched-fifo", config={"limits": limits})
-    for jobid in (1, 2):
-        rig.alloc(jobid, jobspec(1, **{name: 17 if shown == 17 else ODD}))
+    rig.alloc((1, 2), jobspec(1, **{name: 17 if shown == 17 else ODD}))
     reason = rig.reason(2)
     assert f"{name} {shown}" in reason and reason.isprintable()
 

@@ -297,9 +297,7 @@ def test_a_new_end_of_the_instance_is_logged():
 
 def test_unload_answers_nothing_on_the_way_out():
     rig = Rig(R(1, 1), Guide)
-    rig.alloc(1)
-    rig.alloc(2)
-    rig.settle()
+    rig.arrive((1, 2))
     before = len(rig.received)
     rig.unload()
     assert rig.task.failure is None
@@ -403,8 +401,7 @@ def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
     rig = Rig(R(1, 4))
     rig.load("sched-backfill", wait=False)
     rig.settle()
-    rig.alloc(1, jobspec(1))
-    rig.settle()
+    rig.arrive(1, jobspec(1))
     assert rig.task.failure is None
     assert rig.logged(CRIT) == [
         "sched-backfill needs a pool that can plan(), which PlainPool cannot: it ends here"

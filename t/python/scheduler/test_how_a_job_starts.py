@@ -72,8 +72,7 @@ def test_what_is_not_used_does_not_run(module, running, asked, most):
     """Another job of a shape that has started: no new shape, rules, estimates or questions."""
     rig = Rig(R(4, 4), module, estimates=False)
     for jobid, wants in enumerate([asked, *running], 1):
-        rig.alloc(jobid, jobspec(1, duration=100, **wants))
-        rig.settle()
+        rig.arrive(jobid, jobspec(1, duration=100, **wants))
     rig.free(1)
     rig.settle()
     calls = traced(lambda: (rig.alloc(9, jobspec(1, duration=100, **asked)), rig.settle()))
@@ -83,8 +82,7 @@ def test_what_is_not_used_does_not_run(module, running, asked, most):
 
 def test_the_calls_of_the_page_are_made_in_their_order():
     rig = Rig(R(4, 4), "sched-backfill", "queue-depth=unlimited", estimates=False)
-    rig.alloc(1, jobspec(1, nodes=3, exclusive=True, duration=100))
-    rig.settle()
+    rig.arrive(1, jobspec(1, nodes=3, exclusive=True, duration=100))
 
     def event(send):
         return lambda: (send(), rig.settle())

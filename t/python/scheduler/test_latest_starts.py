@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from peers import R, Rig, ruled, whole
+from peers import R, Rig, loaded, ruled, whole
 
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, latest_starts
-from flux.scheduler.testing import FakeInstance
 
 HOUR = 3600
 
@@ -25,10 +24,8 @@ def rig():
     """Four nodes; job 1 has three of them for 100 s, job 2 wants four for 50 s within an hour."""
     rig = rig_with("within=1h")
     rig.begin = rig.now
-    rig.alloc(1, whole(3, 100))
-    rig.settle()
-    rig.alloc(2, whole(4, 50))
-    rig.settle()
+    rig.arrive(1, whole(3, 100))
+    rig.arrive(2, whole(4, 50))
     return rig
 
 
@@ -46,16 +43,14 @@ def test_when_is_not_told_the_latest_start_of_a_canceled_job():
     rig = rig_with("within=1h")
     begin = rig.now
     for jobid, nodes in ((1, 4), (2, 3), (3, 4)):
-        rig.alloc(jobid, whole(nodes, 50))
-        rig.settle()
+        rig.arrive(jobid, whole(nodes, 50))
     assert rig.shown(3)["t_latest"] == begin + HOUR + 50
     rig.cancel(3)
     assert rig.answer("when", jobspec=whole(1, 50))["t_latest"] == begin + HOUR
 
 
 def test_one_that_a_new_limit_of_the_job_itself_does_not_fit_is_void_for_that_reason(rig):
-    rig.alloc(3, whole(4, 50))
-    rig.settle()
+    rig.arrive(3, whole(4, 50))
     rig.cancel(2)
     rig.alloc(2, whole(4, 60))  # as the job manager sends it again after an update
     assert rig.shown(2)["t_latest"] == rig.begin + HOUR + 100
@@ -81,10 +76,8 @@ def test_when_has_no_latest_start_of_a_job_that_a_rule_defers_later_on():
 def test_a_drain_makes_promises_void_that_need_the_nodes():
     rig = rig_with("within=1h")
     begin = rig.now
-    rig.alloc(1, whole(2, 100))
-    rig.settle()
-    rig.alloc(2, whole(3, 50))
-    rig.settle()
+    rig.arrive(1, whole(2, 100))
+    rig.arrive(2, whole(3, 50))
     rig.alloc(3, whole(1, 2 * HOUR))
     assert rig.started() == [1, 3]
     assert rig.shown(2)["t_latest"] == begin + HOUR
@@ -128,8 +121,7 @@ def test_what_starts_late_makes_those_behind_it_late_who_are_told_at_once():
 def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no_latest_start():
     rig = rig_with("within=0")
     rig.alloc(1, whole(4, 100))
-    rig.alloc(2, whole(4, 50))
-    rig.settle()
+    rig.arrive(2, whole(4, 50))
     rig.resource.update(down="0")
     assert "t_latest" not in rig.shown(2)
     assert stats(rig)["void"] == {"resources": 1}
@@ -156,8 +148,7 @@ def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no
 def test_a_job_of_higher_priority_goes_before():
     rig = rig_with("within=0")
     begin = rig.now
-    rig.alloc(1, whole(3, 100))
-    rig.settle()
+    rig.arrive(1, whole(3, 100))
     rig.alloc(2, whole(4, 50))
     assert rig.shown(2)["t_latest"] == begin + 100
     rig.alloc(3, whole(4, 70), priority=30)
@@ -187,8 +178,7 @@ def test_a_job_that_can_never_run_is_denied(args):
     rig.alloc(1, whole(3, 100))
     rig.alloc(2, whole(5, 100))
     rig.alloc(3, whole(4, 100))
-    rig.alloc(4, whole(4, 200))
-    rig.settle()
+    rig.arrive(4, whole(4, 200))
     rig.alloc(5, whole(5, 100))
     assert rig.denied(2) and rig.denied(5)
     assert rig.answers(3, 2) == rig.answers(4, 2) == []
@@ -204,8 +194,7 @@ def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, wha
     rig = rig_with("within=1h", "rank=expansion", f"{option}={tmp_path / 'site.py'}:f")
     rig.alloc(1, whole(3, 100))
     rig.alloc(2, whole(4, 50))
-    rig.alloc(3, whole(1, 50))
-    rig.alloc(4, whole(1, 50))
+    rig.alloc((3, 4), whole(1, 50))
     assert rig.started() == [1, 3]
     rig.free(1)
     rig.free(3)
@@ -225,8 +214,7 @@ def test_a_site_derives_from_it():
 
     rig = Rig(R(4, 4), LongestFirst, "promise=all")
     begin = rig.now
-    rig.alloc(1, whole(4, 50))
-    rig.settle()
+    rig.arrive(1, whole(4, 50))
     for jobid, nodes, duration in [(2, 4, 10), (3, 1, 20), (4, 4, 30)]:
         rig.alloc(jobid, whole(nodes, duration))
     assert [rig.shown(id)["t_latest"] - begin for id in (2, 3, 4)] == [60, 600, 70]
@@ -239,8 +227,7 @@ def test_a_site_derives_from_it():
 )
 def test_a_head_by_a_rank_that_changes_is_promised_nothing(args, kind):
     rig = Rig(R(4, 4), "sched-backfill", *args)
-    rig.alloc(1, whole(3, 100))
-    rig.settle()
+    rig.arrive(1, whole(3, 100))
     rig.alloc(2, whole(4, 50))
     rig.alloc(3, whole(1, 5000))
     assert rig.shown(2)["t_estimate"] == rig.sched.running[1].end
@@ -257,10 +244,8 @@ def test_a_profile_stands_for_arguments_and_others_count_more():
 def test_questions_know_ranks_and_latest_starts():
     rig = Rig(R(4, 4), "sched-backfill", "profile=short-waits", "within=1h")
     begin = rig.now
-    rig.alloc(1, whole(3, 100))
-    rig.settle()
-    rig.alloc(2, whole(4, 50))
-    rig.settle()
+    rig.arrive(1, whole(3, 100))
+    rig.arrive(2, whole(4, 50))
     rig.alloc(3, whole(1, 5000))
     rig.wait(2)
     answer = rig.answer("explain", id=2)
@@ -306,8 +291,7 @@ def latest(*jobs):
 def promised():
     """Promises that would be others if they were made at once: the job that was promised the first
     place has gone."""
-    instance = FakeInstance(nodes=4, cores=1)
-    instance.load("sched-backfill", "promise=all", "within=0")
+    instance = loaded("sched-backfill", "promise=all", "within=0", nodes=4, cores=1)
     instance.submit(nodes=4, duration=1000)
     instance.run_until_idle()
     first = instance.submit(nodes=4, duration=100)
@@ -340,8 +324,7 @@ def test_latest_starts_are_kept_over_a_reload(promised):
 
 def test_windows_end_where_a_head_is_to_start_that_no_pass_has_looked_for():
     """After a reload no job can start, so no pass goes through the queue."""
-    instance = FakeInstance(nodes=4, cores=1)
-    instance.load("sched-backfill", "promise=all")
+    instance = loaded("sched-backfill", "promise=all", nodes=4, cores=1)
     instance.submit(nodes=3, duration=1000)
     instance.run_until_idle()
     instance.submit(nodes=4, duration=100)
@@ -364,8 +347,7 @@ def test_after_a_crash_what_was_stored_is_kept(promised):
 
 
 def test_one_that_has_passed_is_void_though_it_can_start_now():
-    instance = FakeInstance(nodes=4, cores=1)
-    instance.load("sched-backfill", "promise=all", "within=0")
+    instance = loaded("sched-backfill", "promise=all", "within=0", nodes=4, cores=1)
     running = instance.submit(nodes=4, duration=1000)
     job = instance.submit(nodes=4, duration=100)
     instance.run_until_idle()
@@ -401,8 +383,7 @@ def waiting_for(rig, count):
 
     rig.manager.methods["sched-ready"] = counting
     rig.load("sched-backfill", "promise=all", "within=0", "rank=shortest")
-    rig.alloc(1, whole(4, 1))
-    rig.settle()
+    rig.arrive(1, whole(4, 1))
 
 
 @pytest.mark.parametrize("how", ["all came", "as many came", "time is over"])
@@ -436,16 +417,14 @@ def test_a_stop_of_the_queue_takes_no_promise(rig, restart):
         rig.load("sched-backfill", "promise=all", "within=1h")
     # Made anew, in this order, the promises would be exchanged.
     for jobid in (3, 2):
-        rig.alloc(jobid, whole(4, 50), t_submit=rig.begin)
-        rig.settle()
+        rig.arrive(jobid, whole(4, 50), t_submit=rig.begin)
     assert [rig.shown(jobid)["t_latest"] - rig.begin for jobid in (2, 3)] == [HOUR, HOUR + 50]
     assert (stats(rig)["restored"], stats(rig)["void"]) == (2, {})
 
 
 def test_resources_of_a_withdrawn_job_may_be_promised_to_others_and_it_is_told(rig):
     rig.cancel(2)
-    rig.alloc(3, whole(4, 50), t_submit=rig.begin)
-    rig.settle()
+    rig.arrive(3, whole(4, 50), t_submit=rig.begin)
     rig.alloc(2, whole(4, 50), t_submit=rig.begin)
     assert [rig.shown(jobid)["t_latest"] - rig.begin for jobid in (2, 3)] == [HOUR + 50, HOUR]
     assert stats(rig)["void"] == {"unloaded": 1}
@@ -454,8 +433,7 @@ def test_resources_of_a_withdrawn_job_may_be_promised_to_others_and_it_is_told(r
 
 def test_latest_starts_of_canceled_jobs_are_kept_for_the_last_of_them(rig, monkeypatch):
     monkeypatch.setattr(latest_starts, "WITHDRAWN_MAX", 1)
-    rig.alloc(3, whole(4, 50), t_submit=rig.begin)
-    rig.settle()
+    rig.arrive(3, whole(4, 50), t_submit=rig.begin)
     rig.cancel(2)
     rig.cancel(3)
     rig.settle()

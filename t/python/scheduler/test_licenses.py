@@ -38,8 +38,7 @@ def check(rig):
 @pytest.mark.parametrize("plan", [False, True])
 def test_a_job_waits_while_its_licences_are_in_use(policy, args, plan):
     rig = load(policy, args, matlab={"total": 4, "reserved": 1, "plan": plan})
-    rig.alloc(1, wants(2))
-    rig.alloc(2, wants(2))
+    rig.alloc((1, 2), wants(2))
     rig.alloc(3, jobspec(1, duration=100))
     assert rig.started() == [1, 3]
     assert rig.reason(2) == "licenses: matlab 2 of 4 in use, 1 reserved; needs 2"
@@ -107,8 +106,7 @@ def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
     assert used(rig) == {"matlab": 1}
     assert not rig.logged(3)
     rig.free(9, rig.info.R[9])
-    rig.alloc(1, wants(1))
-    rig.alloc(2, wants(1))
+    rig.alloc((1, 2), wants(1))
     assert rig.started() == [1]
     rig.free(8, rig.info.R[8])
     for jobid in (10, 11):
@@ -121,8 +119,7 @@ def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
 def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are(policy, args):
     rig = Rig(R(4, 4), policy, *args)
     rig.alloc(1, jobspec(16))
-    rig.alloc(2, wants(5))
-    rig.settle()
+    rig.arrive(2, wants(5))
     rig.reconfigure({"licenses": {"matlab": 3}})
     assert rig.denied(2) == "licenses: needs 5 of matlab, there are 3"
 
@@ -178,8 +175,7 @@ PLANNED = {"total": 3, "plan": True}
 @IN_ORDER
 def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
     rig = load(policy, args, matlab=PLANNED)
-    rig.alloc(1, wants(2, duration=100))
-    rig.settle()
+    rig.arrive(1, wants(2, duration=100))
     rig.alloc(2, wants(3, duration=100))
     assert rig.estimate(2) == (100, "promised")
     assert rig.reason(2) == "licenses: matlab 2 of 3 in use; needs 3"
@@ -206,8 +202,7 @@ def test_a_change_of_licences_that_are_not_planned_withdraws_no_promise():
     late."""
     rig = load(Backfill, ())
     rig.alloc(1, jobspec(1, cores=3, duration=200))
-    rig.alloc(2, jobspec(1, cores=3, nodes=4, duration=10))
-    rig.settle()
+    rig.arrive(2, jobspec(1, cores=3, nodes=4, duration=10))
     rig.expire(1, START_TIME + 150)
     rig.reconfigure({"licenses": {"matlab": 5}})
     assert rig.sched.promises.when(rig.sched.pending(2)) == START_TIME + 200
@@ -232,10 +227,8 @@ def test_what_is_used_elsewhere_is_left_to_others(policy, args, tmp_path):
     path = tmp_path / "used"
     write(path, "# of the server\nansys 7\nmatlab 3  # of 4\n")
     rig = load(policy, args, **matlab(path))
-    rig.alloc(1, wants(1))
-    rig.settle()
-    rig.alloc(2, wants(2))
-    rig.settle()
+    rig.arrive(1, wants(1))
+    rig.arrive(2, wants(2))
     assert 1 in rig.sched.running and 2 not in rig.sched.running
     rig.wait(10)
     assert rig.reason(2) == "licenses: matlab 1 of 4 in use, 3 elsewhere; needs 2"

@@ -48,9 +48,7 @@ def check(rig):
 def offered_three_nodes(policy, args):
     """A limit of two nodes for user 7, whose job 5 wants six cores; a core of each node is in use."""
     rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
-    for jobid in (1, 2, 3, 4):
-        rig.alloc(jobid, spec(2), userid=8)
-    rig.settle()
+    rig.arrive((1, 2, 3, 4), spec(2), userid=8)
     rig.alloc(5, spec(6), userid=7)
     return rig
 
@@ -91,8 +89,7 @@ def test_what_the_pool_offers_counts_not_what_is_asked(policy, args):
 def test_all_that_can_be_limited(policy, args, most, each, together):
     rig = Rig(R(4, 4, gpus=1) if "gpus" in most else R(4, 4))
     load(policy, args, {"one": {"per": "user", "max": most}}, rig)
-    for jobid in range(1, 5):
-        rig.alloc(jobid, each, userid=7)
+    rig.alloc(range(1, 5), each, userid=7)
     assert len(rig.started()) == together
     check(rig)
 
@@ -120,8 +117,7 @@ def test_whose_jobs_are_counted_together(policy, args, per, started):
 @pytest.mark.parametrize("per", ["bank", "queue"])
 def test_jobs_without_a_bank_or_queue_are_named_as_such(per):
     rig = load("sched-fifo", [], {"one": {"per": per, "max": {"jobs": 1}}})
-    for jobid in (1, 2):
-        rig.alloc(jobid, spec(1), userid=7)
+    rig.alloc((1, 2), spec(1), userid=7)
     assert rig.reason(2) == f"limit one: {per} (none) has 1 of 1 jobs; needs 1"
 
 
@@ -227,9 +223,7 @@ def test_a_range_takes_no_more_than_is_left(policy, args):
 def test_order_strict_keeps_the_allowance_for_the_first(policy, args, canceled):
     limits = {"one": {"per": "user", "max": {"nodes": 3}, "order": "strict"}}
     rig = load(policy, args, limits)
-    rig.alloc(1, nodes(1), userid=7)
-    rig.alloc(2, nodes(1), userid=7)
-    rig.settle()
+    rig.arrive((1, 2), nodes(1), userid=7)
     rig.alloc(3, nodes(3), userid=7)
     rig.alloc(4, nodes(1), userid=7)
     rig.alloc(5, nodes(1), userid=8)
@@ -255,12 +249,9 @@ def test_over_a_soft_limit_a_job_goes_behind_all_others(policy, args, ends, then
     limits = {"one": {"per": "user", "max": {"nodes": 2}, "soft": True}}
     rig = load(policy, args, limits)
     rig.alloc(1, nodes(2), userid=7)
-    rig.alloc(2, nodes(2), userid=8)
-    rig.settle()
-    rig.alloc(3, nodes(2), userid=7, priority=31)
-    rig.settle()
-    rig.alloc(4, nodes(2), userid=9)
-    rig.settle()
+    rig.arrive(2, nodes(2), userid=8)
+    rig.arrive(3, nodes(2), userid=7, priority=31)
+    rig.arrive(4, nodes(2), userid=9)
     rig.free(ends)
     assert rig.started() == [1, 2, then[0]]
     rig.free(then[0])
@@ -275,8 +266,7 @@ def test_a_job_behind_all_others_over_a_soft_limit_waits_for_another_limit(polic
         "small": {"per": "user", "max": {"cores": 2}},
     }
     rig = load(policy, args, limits, nodes=2)
-    for jobid in (1, 2):
-        rig.alloc(jobid, spec(2), userid=7)
+    rig.alloc((1, 2), spec(2), userid=7)
     assert rig.started() == [1]
     assert rig.reason(2).startswith("limit small: ") and rig.reason(2).endswith(
         "2 of 2 cores; needs 2"
@@ -291,10 +281,8 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
     """Two jobs wait for nodes; together with what runs they are over the limit, or not."""
     rig = load(Backfill, ("promises=2",), {"one": {"per": "user", "max": {"jobs": jobs}}})
     rig.alloc(1, nodes(4), userid=8)
-    rig.alloc(9, nodes(4), userid=7)
-    rig.settle()
-    rig.alloc(2, nodes(2, duration=50), userid=7)
-    rig.alloc(3, nodes(2, duration=50), userid=7)
+    rig.arrive(9, nodes(4), userid=7)
+    rig.alloc((2, 3), nodes(2, duration=50), userid=7)
     assert rig.shown(2)["t_estimate_kind"] == kind
     # It is told again when a pass looks at it again.
     rig.expire(9, rig.now + 500)
@@ -306,8 +294,7 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
 def test_a_start_that_a_soft_limit_may_delay_is_planned(most, then):
     limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": most}, "soft": True}}
     rig = load(Backfill, ("promise=4",), limits)
-    rig.alloc(1, nodes(4), userid=8)
-    rig.settle()
+    rig.arrive(1, nodes(4), userid=8)
     rig.alloc(2, nodes(3), userid=7)
     rig.wait(3)
     assert rig.estimate(2) == (100, "planned")
@@ -428,8 +415,7 @@ def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
 @POLICIES
 def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
     rig = load(policy, args, PER_USER)
-    for jobid in (1, 2, 3, 4):
-        rig.alloc(jobid, nodes(1), userid=7)
+    rig.alloc((1, 2, 3, 4), nodes(1), userid=7)
     assert rig.started() == [1, 2]
     assert rig.reason(3) == "limit one: ann has 2 of 2 nodes; needs 1"
     rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 3}}}})
@@ -549,8 +535,7 @@ def test_what_explain_says(policy, args):
     limits = {"one": {"per": "user", "queues": ["batch"], "max": {"nodes": 2}}}
     rig = load(policy, args, limits, nodes=3)
     rig.alloc(1, nodes(1, duration=100, queue="batch"), userid=7)
-    rig.alloc(2, nodes(1, duration=300, queue="batch"), userid=7)
-    rig.settle()
+    rig.arrive(2, nodes(1, duration=300, queue="batch"), userid=7)
     rig.alloc(3, nodes(2, duration=10, queue="batch"), userid=7)
     (job,) = rig.answer("explain", id=3)["jobs"]
     assert job["reason"] == "limit one: ann has 2 of 2 nodes in batch; needs 2"
@@ -572,8 +557,7 @@ def test_the_limit_of_explain_is_that_of_the_reason(policy, args):
     rig = load(policy, args, limits)
     rig.alloc(1, nodes(1, duration=100), userid=7)
     rig.alloc(2, nodes(2, duration=100), userid=7)
-    rig.alloc(3, nodes(1, duration=100), userid=8)
-    rig.settle()
+    rig.arrive(3, nodes(1, duration=100), userid=8)
     rig.alloc(4, nodes(1, duration=100), userid=7)
     (job,) = rig.answer("explain", id=4)["jobs"]
     assert job["reason"] == "limit first: behind ƒ3, which waits for it"
@@ -636,11 +620,8 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
 
 def test_another_offer_lets_in_no_more_jobs_than_fit():
     rig = load(Fifo, (), {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
-    for jobid in (1, 2, 3, 4):
-        rig.alloc(jobid, spec(2), userid=8)
-    rig.settle()
-    for jobid in range(5, 105):
-        rig.alloc(jobid, spec(6), userid=7)
+    rig.arrive((1, 2, 3, 4), spec(2), userid=8)
+    rig.alloc(range(5, 105), spec(6), userid=7)
     assert rig.started() == [1, 2, 3, 4]
     admitted = []
     take = rig.sched.admission.deferred.take
@@ -714,11 +695,9 @@ def test_with_latest_starts_every_job_within_a_limit_is_examined(monkeypatch):
     on all nodes; the last would not."""
     rig = load("sched-backfill", ("promise=all",), {"one": {"per": "user", "max": {"jobs": 1}}})
     rig.alloc(1, nodes(1, duration=100), userid=7)
-    rig.alloc(2, nodes(2, duration=1000), userid=8)
-    rig.settle()
+    rig.arrive(2, nodes(2, duration=1000), userid=8)
     rig.alloc(3, nodes(4, duration=1000), userid=9)
-    for jobid in range(10, 80):
-        rig.alloc(jobid, nodes(1, duration=5000), userid=7)
+    rig.alloc(range(10, 80), nodes(1, duration=5000), userid=7)
     rig.alloc(80, nodes(1, duration=300), userid=7)
     rig.wait(100)
     rig.free(1)
@@ -751,11 +730,9 @@ def test_a_promised_job_is_left_its_room_once_pending_jobs_do_not_all_fit():
     rig = load(Backfill, (), {"one": {"per": "user", "max": {"jobs": 2}}}, nodes=5)
     rig.alloc(1, nodes(3), userid=8)
     rig.alloc(2, nodes(3), userid=7)  # promised when job 1 ends: both fit
-    rig.alloc(3, nodes(1, duration=500), userid=7)
-    rig.settle()
+    rig.arrive(3, nodes(1, duration=500), userid=7)
     assert rig.started() == [1, 3]
-    rig.alloc(4, nodes(1, duration=500), userid=7)
-    rig.settle()
+    rig.arrive(4, nodes(1, duration=500), userid=7)
     assert rig.started() == [1, 3]
     assert rig.reason(4) == "limit one: what is left is for a job that was promised a start"
     rig.free(1)

@@ -19,8 +19,7 @@ def rig():
 def healthy(rig, jobid=4242):
     """Check that the scheduler still serves, and ends only on request."""
     before = len(rig.sched._queue)
-    rig.alloc(jobid, jobspec(1), priority=4294967295)
-    rig.settle()
+    rig.arrive(jobid, jobspec(1), priority=4294967295)
     assert not rig.task.ended
     if rig.answers(jobid, 0):
         rig.free(jobid)
@@ -94,8 +93,7 @@ def test_attributes_of_other_types_count_as_missing(attributes):
     + [{"priority": value} for value in (-1, "high", 1 << 32, None)],
 )
 def test_malformed_alloc_is_dropped_or_denied(rig, keys):
-    rig.alloc(1, **keys)
-    rig.settle()
+    rig.arrive(1, **keys)
     if "id" in keys:
         assert not rig.received
     else:
@@ -119,10 +117,8 @@ def test_payloads_that_are_no_object(rig, topic, text):
 @pytest.mark.parametrize("again", [1, 2], ids=["running", "pending"])
 def test_a_second_request_for_a_job_is_ignored(rig, again):
     rig.alloc(1, jobspec(16))
-    rig.alloc(2, jobspec(1))
-    rig.settle()
-    rig.alloc(again, jobspec(1))
-    rig.settle()
+    rig.arrive(2, jobspec(1))
+    rig.arrive(again, jobspec(1))
     (line,) = rig.logged(ERR)
     assert line.endswith(": a second request is ignored")
     rig.free(1)
@@ -137,8 +133,7 @@ def test_a_second_request_for_a_job_is_ignored(rig, again):
 
 def test_cancel_clears_annotations_first(rig):
     rig.alloc(1, jobspec(16))
-    rig.alloc(2)
-    rig.settle()
+    rig.arrive(2)
     rig.sched._queue[0].request.annotate({"sched": {"t_estimate": 90.0, "reason_pending": None}})
     rig.cancel(2)
     assert rig.answers(2) == [
@@ -158,8 +153,7 @@ def test_cancel_clears_annotations_first(rig):
 )
 def test_malformed_prioritize_changes_nothing(rig, jobs):
     rig.alloc(1, jobspec(16))
-    rig.alloc(2)
-    rig.settle()
+    rig.arrive(2)
     rig.send("sched.prioritize", {"jobs": jobs})
     rig.settle()
     assert rig.sched._queue[0].priority == 16
@@ -189,8 +183,7 @@ def test_free_of_an_unknown_job_is_ignored(rig):
     ],
 )
 def test_a_free_that_does_not_match_changes_nothing(rig, bad):
-    rig.alloc(1, jobspec(1, nodes=1, cores=4))
-    rig.settle()
+    rig.arrive(1, jobspec(1, nodes=1, cores=4))
     before = rig.sched.resources.copy_allocated().to_dict()
     rig.send("sched.free", {"id": 1, "R": bad, "final": True})
     rig.settle()
@@ -275,8 +268,7 @@ def test_feasibility_without_a_jobspec(rig, payload):
 
 def test_resource_status_makes_no_resource_sets(rig, monkeypatch):
     """On a large machine they take ten times as long as all the rest of the answer."""
-    rig.alloc(1, jobspec(6))
-    rig.settle()
+    rig.arrive(1, jobspec(6))
     expected = rig.sched.resources.copy_allocated().to_dict()["execution"]["R_lite"]
     module = sys.modules["flux.resource.pool.contract"]
     monkeypatch.setattr(module, "resource_set", None)
@@ -326,8 +318,7 @@ def test_unknown_methods_and_guests_are_the_hosts_affair(rig):
 
 def test_quiescent_waits_for_pass_commit_and_reply(rig):
     rig.kvs.hold()
-    rig.alloc(1)
-    rig.alloc(2)
+    rig.alloc((1, 2))
     rig.send("sched.quiescent", None)
     rig.settle()
     assert not rig.received
@@ -342,16 +333,13 @@ def test_quiescent_waits_for_pass_commit_and_reply(rig):
 
 
 def test_quiescent_does_not_wait_for_what_came_after_it(rig):
-    rig.alloc(1)
-    rig.settle()
+    rig.arrive(1)
     rig.kvs.hold()
-    rig.alloc(2)
-    rig.settle()
+    rig.arrive(2)
     rig.kvs.release()
     rig.send("sched.quiescent", None)
     rig.kvs.hold()
-    rig.alloc(3)
-    rig.settle()
+    rig.arrive(3)
     assert [topic for topic, _, _ in rig.received if topic == "sched.quiescent"]
     assert rig.started() == [1, 2]
 
@@ -379,8 +367,7 @@ class Forwarding(Guide):
 
 def test_a_success_that_cannot_be_sent_denies_the_job_and_frees_its_resources():
     rig = Rig(R(1, 4), Forwarding)
-    rig.alloc(1, jobspec(4))
-    rig.alloc(2, jobspec(4))
+    rig.alloc((1, 2), jobspec(4))
     assert rig.denied(1) == "scheduler error: OSError: nobody there"
     assert rig.started() == [2]
     assert rig.sched.stats_get()["errors"] == 1
@@ -442,9 +429,7 @@ def test_other_override_points_that_raise_lose_that_event(point):
         raise RuntimeError("bug in " + point)
 
     rig = Rig(R(1, 1), type("Broken", (Guide,), {point: broken}))
-    rig.alloc(1)
-    rig.alloc(2)
-    rig.settle()
+    rig.arrive((1, 2))
     rig.prioritize((2, 20))
     rig.resource.update(down="0")
     rig.resource.update(up="0")
@@ -478,8 +463,7 @@ def test_shrink_denies_what_became_infeasible_but_drain_does_not(rig):
 
 
 def test_property_updates_let_a_job_run(rig):
-    rig.alloc(1, jobspec(1))
-    rig.settle()
+    rig.arrive(1, jobspec(1))
     rig.resource.update(property_add={"fast": "2"})
     rig.settle()
     rig.alloc(2, jobspec(1, constraints={"properties": ["fast"]}))

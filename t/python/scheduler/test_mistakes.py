@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from peers import loaded
 
 from flux.scheduler import Scheduler
 from flux.scheduler.misspelled import OVERRIDABLE, overridden
@@ -22,8 +23,7 @@ def test_many_short_turns_are_no_endless_loop(monkeypatch):
                 yield
 
     monkeypatch.setattr(watchdog, "LONGEST_TURN", 0.1)
-    instance = FakeInstance()
-    instance.load(Steps)
+    instance = loaded(Steps)
     instance.submit(nodes=1)
     instance.run_until_idle()
 
@@ -91,8 +91,7 @@ def mine(directory, base, member):
 @pytest.mark.parametrize("member", RULES_MISTAKES)
 def test_a_mistake_in_a_rule(member, tmp_path):
     path = mine(tmp_path, "AdmissionRule", member)
-    instance = FakeInstance(check_errors=False)
-    instance.load("sched-fifo", f"rule={path}:Mine")
+    instance = loaded("sched-fifo", f"rule={path}:Mine", check_errors=False)
     instance.submit(duration=10)
     instance.advance(20)
     instance.request("sched.stats", {})
@@ -101,15 +100,13 @@ def test_a_mistake_in_a_rule(member, tmp_path):
 
 def test_a_method_of_the_librarys_kind_of_rule_is_called(tmp_path):
     path = mine(tmp_path, "GivingRule", "def allocate(self, job, plan): return None")
-    instance = FakeInstance()
-    instance.load("sched-fifo", f"rule={path}:Mine")
+    instance = loaded("sched-fifo", f"rule={path}:Mine")
     assert [text for level, text in instance.log if level <= 4] == []
 
 
 def test_the_note_of_a_job_denied_for_a_rules_mistake_names_the_rule(tmp_path):
     path = mine(tmp_path, "AdmissionRule", "def check(self, job): return 7")
-    instance = FakeInstance(check_errors=False)
-    instance.load("sched-fifo", f"rule={path}:Mine")
+    instance = loaded("sched-fifo", f"rule={path}:Mine", check_errors=False)
     job = instance.submit()
     instance.run_until_idle()
     assert job.note.startswith("admission rule Mine: check() returned 7: expected a Deferral")
@@ -117,8 +114,7 @@ def test_the_note_of_a_job_denied_for_a_rules_mistake_names_the_rule(tmp_path):
 
 def test_a_list_of_statistics_may_be_a_generator(tmp_path):
     path = mine(tmp_path, "AdmissionRule", "def stats(self): return {'seen': (one for one in [7])}")
-    instance = FakeInstance()
-    instance.load("sched-fifo", f"rule={path}:Mine")
+    instance = loaded("sched-fifo", f"rule={path}:Mine")
     assert instance.request("sched.stats", {})["seen"] == [7]
 
 

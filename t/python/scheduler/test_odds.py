@@ -277,8 +277,7 @@ def test_a_promise_is_kept_so_odds_are_not_beyond_it():
 
 def test_pending_jobs_are_told():
     rig = busy(Fifo, "odds-depth=2")
-    for jobid in (2, 3, 4):
-        rig.alloc(jobid, SPEC, userid=7)
+    rig.alloc((2, 3, 4), SPEC, userid=7)
     rig.wait(30)
     told = [rig.shown(jobid).get("t_likely") for jobid in (2, 3, 4)]
     assert told == [rig.begun + 50, rig.begun + 100, None]
@@ -399,8 +398,7 @@ def test_users_are_told_in_rounds(plays):
 def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):
     monkeypatch.setattr("flux.scheduler.projection.player.DRAWN_PLAY_SECONDS", 0.1)
     rig = busy(estimates=False)
-    for jobid in range(2, 300):
-        rig.alloc(jobid, SPEC, userid=7)
+    rig.alloc(range(2, 300), SPEC, userid=7)
     answer = rig.answer("when", jobspec=SPEC)
     assert answer["start"] is not None and answer["t_likely"] is answer["t_p90"] is None
     # The job does not start in any: three are enough to know that there are no odds.
@@ -414,8 +412,7 @@ def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):
 
 def test_a_question_makes_fewer_plays_when_time_is_short(monkeypatch, plays):
     rig = busy()
-    rig.alloc(2, SPEC, userid=7)
-    rig.settle()
+    rig.arrive(2, SPEC, userid=7)
     for seconds, made in ((0.0, LEAST_PLAYS), (1e9, PLAYS)):
         monkeypatch.setattr(fork, "ODDS_SECONDS", seconds)
         answer = rig.answer("when", jobspec=SPEC)

@@ -63,8 +63,7 @@ def test_a_class_with_its_own_queue_is_always_called():
     rig = Rig(R(2, 1), Own)
     rig.resource.update(down="0")
     rig.settle()
-    rig.alloc(5)
-    rig.settle()
+    rig.arrive(5)
     assert calls == ["pass", 5, "pass"]
 
 
@@ -84,8 +83,7 @@ def test_start_schedule_can_be_replaced():
 
     rig = Rig(R(2, 1), Remote)
     sched = rig.sched
-    rig.alloc(1)
-    rig.alloc(2)
+    rig.alloc((1, 2))
     assert (rig.started(), sched.asked) == ([], 2)
     rig.wait(5)
     assert rig.started() == [1, 2]
@@ -98,13 +96,11 @@ def test_start_schedule_can_be_replaced():
 def test_one_step_a_turn_and_an_event_starts_afresh():
     rig = Rig(R(4, 4), Stepping)
     sched = rig.sched
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid)
+    rig.alloc((1, 2, 3))
     while len(sched.notes) < 2:
         rig.turn()
     assert sched.notes == ["begin", 1]
-    rig.alloc(4, priority=31)
-    rig.settle()
+    rig.arrive(4, priority=31)
     assert sched.notes == ["begin", 1, 2, "end", "begin", 4, 3, "end"]
     assert sorted(rig.started()) == [1, 2, 3, 4]
     stats = sched.stats_get()
@@ -126,8 +122,7 @@ def test_a_pass_over_a_queue_that_emptied_is_closed():
 
     rig = Rig(R(1, 1), Slow)
     sched = rig.sched
-    rig.alloc(1)
-    rig.settle()
+    rig.arrive(1)
     rig.cancel(1)
     rig.settle()
     assert sched.ended
@@ -165,8 +160,7 @@ def test_a_generator_that_will_not_close_is_counted():
 
     rig = Rig(R(1, 1), Stubborn)
     sched = rig.sched
-    rig.alloc(1)
-    rig.settle()
+    rig.arrive(1)
     rig.alloc(2)
     rig.wait(1)
     assert sched.stats_get()["errors"] == 1
@@ -191,8 +185,7 @@ def test_a_forecast_runs_to_its_end_and_then_once_more():
     rig = Rig(R(1, 1), Forecasting)
     sched = rig.sched
     rig.alloc(1, jobspec(1))
-    rig.alloc(2)
-    rig.settle()
+    rig.arrive(2)
     assert sched.notes == ["begin"]
     for jobid in (3, 4, 5):
         rig.alloc(jobid)
@@ -219,8 +212,7 @@ def test_a_costly_forecast_rests_nine_times_as_long():
     rig = Rig(R(1, 1), Costly)
     sched = rig.sched
     sched._passes.forecasts.stopwatch = lambda: Watch.reading
-    rig.alloc(1)
-    rig.alloc(2)
+    rig.alloc((1, 2))
     rig.wait(20)
     assert [later - sooner for sooner, later in zip(sched.steps, sched.steps[1:])] == [4.5, 4.5]
 

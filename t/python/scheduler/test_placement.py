@@ -54,8 +54,7 @@ def occupy(rig, ids="1,2,3,4", ranks=(0, 4, 8, 12), duration=1000):
 @POLICIES
 def test_a_required_job_is_in_one_rack_and_waits_for_it(policy, args):
     rig = load(policy, args)
-    rig.alloc(1, spec(3, required()))
-    rig.alloc(2, spec(3, required()))
+    rig.alloc((1, 2), spec(3, required()))
     rig.alloc(3, spec(4, required()))
     assert [len(racks(rig, jobid)) for jobid in (1, 2, 3)] == [1, 1, 1]
     rig.alloc(4, spec(2, required()))
@@ -137,8 +136,7 @@ def test_slots_without_nodes():
 def test_at_most_so_many_racks():
     rig = load()
     occupy(rig)
-    rig.alloc(5, spec(6, required(max=2)))
-    rig.alloc(6, spec(6, required(max=2)))
+    rig.alloc((5, 6), spec(6, required(max=2)))
     assert len(racks(rig, 5)) == len(racks(rig, 6)) == 2
     rig.alloc(7, spec(9, required(max=2)))
     assert "need 9 nodes in at most 2 of level rack, at most 8 in 2 of them" in rig.denied(7)
@@ -188,8 +186,7 @@ def test_preferred_segments():
 def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
     rig = load()
     occupy(rig)
-    rig.alloc(5, spec(12, duration=100))
-    rig.settle()
+    rig.arrive(5, spec(12, duration=100))
     rig.alloc(6, spec(4, preferred(wait=300), duration=500))
     rig.wait(2)
     assert round(rig.shown(6)["t_estimate"] - rig.now) == 298
@@ -263,8 +260,7 @@ def test_groups_by_properties_follow_the_properties():
     rig = load(
         topology={"rack": {"property-prefix": "rack-"}}, rig=Rig(R(16, 4, properties=properties))
     )
-    rig.alloc(1, spec(5, required()))
-    rig.alloc(2, spec(5, required()))
+    rig.alloc((1, 2), spec(5, required()))
     assert rig.shown(1)["placement"] == "rack a"
     assert rig.shown(2)["placement"] == "rack b"
 
@@ -335,8 +331,7 @@ def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
     rig.alloc(4, spec(4, required()))
     rig.alloc(5, spec(4, preferred(wait=100)))
     rig.alloc(6, spec(8, {"level": "block"}))
-    rig.alloc(7, spec(16))
-    rig.settle()
+    rig.arrive(7, spec(16))
     found = told()
     assert found["rack"]["waiting"] == 2 and found["block"]["waiting"] == 1
     assert (found["rack"]["idle_groups"], found["rack"]["idle_nodes"]) == (0, 3)

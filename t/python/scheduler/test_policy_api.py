@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from peers import loaded
 
 from flux.scheduler import import_beside
 from flux.scheduler.misspelled import OVERRIDABLE
@@ -78,8 +79,7 @@ def test_a_running_job_keeps_no_attributes_that_nobody_wants():
 
 def test_state_of_a_policy_is_kept_over_a_reload():
     banks = str(DOC / "examples" / "banks.py")
-    instance = FakeInstance(nodes=1)
-    instance.load(banks)
+    instance = loaded(banks, nodes=1)
     for bank in ("a", "a", "b", None):
         job = in_bank(instance, bank, nodes=1, duration=10)
         instance.advance(20)
@@ -128,8 +128,7 @@ def test_a_checkpoint_that_would_not_be_loaded_is_refused():
 
     with pytest.raises(RuntimeError, match="checkpoint.sched-mine: there is a checkpoint"):
         FakeInstance().load(Twice)
-    instance = FakeInstance(check_errors=False)
-    instance.load(Late)
+    instance = loaded(Late, check_errors=False)
     instance.submit(duration=10)
     instance.advance(20)
     (text,) = instance.errors

@@ -5,7 +5,7 @@ import tracemalloc
 import types
 
 import pytest
-from peers import Guide, R, Rig, jobspec
+from peers import Guide, R, Rig, jobspec, loaded
 
 from flux.resource.pool.placement import Placement
 from flux.resource.ResourcePool import ResourcePool
@@ -13,7 +13,6 @@ from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.pools import RequestParser
-from flux.scheduler.testing import FakeInstance
 
 ERR = 3
 
@@ -85,8 +84,7 @@ def test_a_pool_that_forgets_to_return_the_request_costs_its_job():
     class Policy(Backfill):
         pool_class = Forgetful
 
-    instance = FakeInstance(check_errors=False)
-    instance.load(Policy)
+    instance = loaded(Policy, check_errors=False)
     jobs = [instance.submit(duration=10) for _ in range(2)]
     instance.advance(1)
     assert all("parse_resource_request() returned None" in job.note for job in jobs)
@@ -101,8 +99,7 @@ def test_an_alloc_that_forgets_to_return_the_allocation_costs_its_job(policy, ba
             if jobid != 2:
                 return alloc
 
-    instance = FakeInstance(check_errors=False)
-    instance.load(type("Mine", (policy,), {"pool_class": Odd}))
+    instance = loaded(type("Mine", (policy,), {"pool_class": Odd}), check_errors=False)
     jobs = [instance.submit(nodes=1, duration=60) for _ in range(3)]
     instance.advance(200)
     assert [job.result for job in jobs] == ["completed", "failed", "completed"]
@@ -118,8 +115,7 @@ def test_a_request_that_cannot_be_hashed_costs_its_job(policy):
                 return {"nnodes": 1}
             return super().parse_resource_request(jobspec)
 
-    instance = FakeInstance(check_errors=False)
-    instance.load(type("Mine", (policy,), {"pool_class": Odd}))
+    instance = loaded(type("Mine", (policy,), {"pool_class": Odd}), check_errors=False)
     jobs = [instance.submit(nodes=1, duration=seconds) for seconds in (60, 7, 60)]
     instance.advance(200)
     assert [job.result for job in jobs] == ["completed", "failed", "completed"]
@@ -137,8 +133,7 @@ def test_a_placement_that_raises_when_a_job_is_queued_costs_that_job():
     class Pool(ResourcePool):
         placement = Odd()
 
-    instance = FakeInstance(cores=4, check_errors=False)
-    instance.load(type("Mine", (Backfill,), {"pool_class": Pool}))
+    instance = loaded(type("Mine", (Backfill,), {"pool_class": Pool}), cores=4, check_errors=False)
     jobs = [instance.submit(slots=1, cores=cores, duration=60) for cores in (2, 3, 2)]
     instance.advance(200)
     assert [job.result for job in jobs] == ["completed", "failed", "completed"]

@@ -36,8 +36,7 @@ class Caller:
 def full(policy=Fifo, nodes=2, *args):
     """A machine that one job fills for 100 s."""
     rig = Rig(R(nodes, 4), policy, "queue-depth=unlimited", *args)
-    rig.alloc(1, jobspec(1, nodes=nodes, exclusive=True, duration=100))
-    rig.settle()
+    rig.arrive(1, jobspec(1, nodes=nodes, exclusive=True, duration=100))
     return rig
 
 
@@ -81,8 +80,7 @@ def test_what_happens_in_the_copy_is_not_seen_outside(monkeypatch):
     forked, fork_once = [], os.fork
     monkeypatch.setattr(os, "fork", lambda: forked.append(fork_once()) or forked[-1])
     rig = full(Backfill)
-    rig.alloc(2, jobspec(1, nodes=2, exclusive=True, duration=100))
-    rig.settle()
+    rig.arrive(2, jobspec(1, nodes=2, exclusive=True, duration=100))
     before = len(rig.received), dict(rig.kvs.values), len(rig.instance.log)
     events = rig.sched._passes.events
     for _ in range(3):
@@ -136,8 +134,7 @@ def test_a_newcomer_has_the_default_urgency_unless_priorities_are_no_urgencies()
 def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
     monkeypatch.setattr("flux.scheduler.projection.player.PLAY_SECONDS", 0.1)
     rig = Rig(R(1, 4), Fifo, "queue-depth=unlimited", estimates=False)
-    for jobid in range(1, 300):
-        rig.alloc(jobid, jobspec(4, duration=10))
+    rig.alloc(range(1, 300), jobspec(4, duration=10))
     answer = rig.answer("when", jobspec=small())
     assert answer["verdict"] == "unknown" and 0 < answer["unplanned"] < 298
     assert answer["reason"] == "it does not start in the time that was played"

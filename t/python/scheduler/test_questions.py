@@ -281,8 +281,7 @@ def test_a_job_behind_many_questions_starts_and_most_of_them_are_refused():
     for _ in range(200):
         rig.send("sched.when", {"jobspec": jobspec(1)})
     rig.client = owner
-    rig.alloc(1)
-    rig.settle()
+    rig.arrive(1)
     order = [topic for topic, errnum, _ in rig.received if errnum == 0]
     assert "sched.alloc" in order and len(order) == 1 + MAX_OPEN_OF_GUEST
     assert [errnum for _, errnum, _ in rig.received if errnum] == [errno.EAGAIN] * 168

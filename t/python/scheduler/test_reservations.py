@@ -685,11 +685,9 @@ def test_jobs_of_a_reservation_that_is_over_are_not_in_the_way_of_others(module)
     rig = make(module, nodes=1)
     rig.reserve("past", 0, 1, nodes=1, users=[1001])
     rig.wait(2)
-    for jobid in range(1, 1 + DEFERRED_JOBS_RETRIED):
-        rig.alloc(jobid, whole(1, 50, reservation="past"), userid=1001)
+    rig.alloc(range(1, 1 + DEFERRED_JOBS_RETRIED), whole(1, 50, reservation="past"), userid=1001)
     rig.reserve("dat", 0, 1000, nodes=1, users=[1001])
-    for jobid in (100, 101):
-        rig.alloc(jobid, whole(1, 50, reservation="dat"), userid=1001)
+    rig.alloc((100, 101), whole(1, 50, reservation="dat"), userid=1001)
     assert rig.started() == [100]
     rig.free(100)
     assert rig.started() == [100, 101]

@@ -18,8 +18,7 @@ def promised(rig, jobid):
 def rig():
     """Four nodes of four cores; job 1 holds three of them for 100 s."""
     rig = Rig(R(4, 4), "sched-backfill")
-    rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
-    rig.settle()
+    rig.arrive(1, jobspec(1, nodes=3, cores=4, duration=100))
     return rig
 
 
@@ -62,8 +61,7 @@ def test_no_promises_whatever_fits_starts():
 
 def test_first_condition_ends_by_the_shadow_time(rig):
     rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=1, cores=4, duration=100))
-    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=100))
+    rig.alloc((3, 4), jobspec(1, nodes=1, cores=4, duration=100))
     assert rig.started() == [1, 3]
     assert rig.shown(2)["t_estimate"] == rig.now + 100
     assert rig.shown(3) == {
@@ -76,8 +74,7 @@ def test_first_condition_ends_by_the_shadow_time(rig):
 @pytest.mark.parametrize("depth, told", [("0", 0), ("2", 2), ("32", 5)])
 def test_reason_depth(depth, told):
     rig = Rig(R(1, 1), "sched-backfill", "reason-depth=" + depth)
-    for jobid in range(1, 7):
-        rig.alloc(jobid, jobspec(1))
+    rig.alloc(range(1, 7), jobspec(1))
     assert sum("reason_pending" in rig.shown(jobid) for jobid in range(2, 7)) == told
 
 
@@ -92,8 +89,7 @@ def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monke
     assert len(rig.sched.facts) > 20  # they wait
     for jobid in range(2, 60):
         rig.cancel(jobid)
-    rig.alloc(60, jobspec(1, constraints={"not": [{"hostlist": ["other60"]}]}))
-    rig.settle()
+    rig.arrive(60, jobspec(1, constraints={"not": [{"hostlist": ["other60"]}]}))
     assert 1 <= len(rig.sched.facts) <= 2
 
 
@@ -124,8 +120,7 @@ def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatc
 def test_a_promise_that_comes_due_in_vain_keeps_its_place():
     """Jobs promised the time after it wait longer, too."""
     rig = Rig(R(4, 4), "sched-backfill", "reservations=unlimited")
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid, jobspec(1, nodes=4, cores=4, duration=100))
+    rig.alloc((1, 2, 3), jobspec(1, nodes=4, cores=4, duration=100))
     start = rig.now
     assert [promised(rig, i) for i in (2, 3)] == [start + 100, start + 200]
     rig.wait(107)  # job 1 does not end in time

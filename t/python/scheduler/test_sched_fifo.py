@@ -37,8 +37,7 @@ def test_unchanged_annotations_are_not_sent_again(module):
     rig.alloc(2, jobspec(4, duration=100))
     before = len(rig.answers(2))
     for jobid in range(10, 15):
-        rig.alloc(jobid, jobspec(1, duration=1))
-        rig.settle()
+        rig.arrive(jobid, jobspec(1, duration=1))
     assert len(rig.answers(2)) == before
 
 
@@ -138,8 +137,7 @@ def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
 
 
 def test_bit_4_refuses_expiration_updates(simple):
-    simple.alloc(1)
-    simple.settle()
+    simple.arrive(1)
     setbit(simple, 4)
     answer = simple.ask("sched.expiration", {"id": 1, "expiration": 5.0})
     assert answer == (errno.EINVAL, "Rejecting expiration update for testing")
@@ -171,11 +169,9 @@ EVERY = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple", "sched-
 @EVERY
 def test_a_job_is_told_nothing_in_its_first_second(module, second):
     rig = Rig(R(1, 4), module, "queue-depth=unlimited")
-    rig.alloc(1, jobspec(4, duration=100))
-    rig.settle()
+    rig.arrive(1, jobspec(4, duration=100))
     start = rig.now
-    rig.alloc(2, jobspec(4, duration=100))
-    rig.alloc(3, jobspec(4, duration=100))
+    rig.alloc((2, 3), jobspec(4, duration=100))
     rig.wait(0.5)
     assert 0 not in [answer["type"] for jobid in (2, 3) for answer in rig.answers(jobid)]
     rig.cancel(3)
@@ -190,8 +186,7 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
 @EVERY
 def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
     rig = Rig(R(1, 4), module, "queue-depth=unlimited")
-    rig.alloc(1, jobspec(4, duration=100))
-    rig.settle()
+    rig.arrive(1, jobspec(4, duration=100))
     rig.alloc(2, jobspec(4, duration=100))
     rig.wait(0.5)
     rig.free(1)
@@ -202,8 +197,7 @@ def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
 @EVERY
 def test_what_changes_often_is_told_once_a_second(module, second):
     rig = Rig(R(1, 4), module, "queue-depth=unlimited", "reason-depth=100")
-    for jobid in range(1, 40):
-        rig.alloc(jobid, jobspec(4, duration=100))
+    rig.alloc(range(1, 40), jobspec(4, duration=100))
     rig.wait(2)
     before = len(rig.answers(39))
     for jobid in range(1, 31):  # every 50 ms another job is at the head

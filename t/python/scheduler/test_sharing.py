@@ -36,10 +36,8 @@ USER = {"all": {"mode": "user"}}
 @POLICIES
 def test_the_jobs_on_a_node_are_one_users(policy, args):
     rig = load(policy, args, USER)
-    for jobid in range(1, 5):
-        rig.alloc(jobid, spec(1), userid=7)
-    for jobid in range(5, 8):
-        rig.alloc(jobid, spec(1), userid=8)
+    rig.alloc(range(1, 5), spec(1), userid=7)
+    rig.alloc(range(5, 8), spec(1), userid=8)
     assert rig.started() == list(range(1, 8))
     assert set().union(*(rig.ranks(jobid) for jobid in (1, 2, 3, 4))) == {0}, "own nodes are filled"
     assert len(set().union(*(rig.ranks(jobid) for jobid in (5, 6, 7)))) == 1
@@ -218,8 +216,7 @@ def test_other_rules_count_the_whole_nodes(policy, args):
     limits = {"bank": {"per": "bank", "banks": ["red"], "max": {"cores": 3}, "deny": True}}
     tables, whole = {"budgets": budgets, "limits": limits}, {"all": {"mode": "node"}}
     rig = load(policy, args, whole, **tables)
-    for jobid in (1, 2):
-        rig.alloc(jobid, spec(1, duration=3600))
+    rig.alloc((1, 2), spec(1, duration=3600))
     rig.alloc(3, spec(1, bank="red"))
     assert rig.started() == [1]
     assert rig.reason(2).endswith("has taken 4.0 of 5 core-hours of this month; needs 4.0")
@@ -284,8 +281,7 @@ def test_a_soft_limit_lets_a_job_back_whose_request_has_shrunk(policy, args):
     rig = load(policy, args, sharing, rig=Rig(R(1, 4, properties={"own": "0"})), limits=limits)
     rig.alloc(1, spec(4, bank="red"), userid=8)
     rig.alloc(2, spec(1), userid=7)
-    rig.alloc(3, spec(2), userid=9)
-    rig.settle()
+    rig.arrive(3, spec(2), userid=9)
     rig.resource.update(property_remove={"own": "0"})
     rig.free(1)
     assert rig.started()[:2] == [1, 2]
@@ -342,8 +338,7 @@ def test_a_large_job_starts_although_small_ones_keep_coming(policy, args):
         pytest.skip("deferred: nothing is kept for it")
     rig = load(policy, args, USER, rig=Rig(R(2, 4)))
     rig.alloc(1, spec(1, duration=10), userid=7)
-    rig.alloc(2, spec(1, duration=15), userid=9)
-    rig.settle()
+    rig.arrive(2, spec(1, duration=15), userid=9)
     rig.alloc(3, spec(1, nodes=2, duration=10), userid=8)
     ends = {1: 10, 2: 15}
     for step in range(1, 40):

@@ -411,8 +411,7 @@ def waits(rig, jobid):
 @POLICIES
 def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, args, curfew):
     rig = load(policy, args, {"rules": {"curfew": f"{curfew}:Curfew"}})
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid, jobspec(1, duration=100))
+    rig.alloc((1, 2, 3), jobspec(1, duration=100))
     assert rig.started() == [1]
     assert waits(rig, 2) == ("curfew: it is late", ["curfew"])
     stats = rig.answer("stats")
@@ -425,8 +424,7 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
     rig.reconfigure(
         {"rules": {"curfew": f"{curfew}:Curfew"}, "queues": {"a": {"parent": "b"}, "b": {}}}
     )
-    rig.alloc(4, jobspec(1, duration=100))
-    rig.settle()
+    rig.arrive(4, jobspec(1, duration=100))
     for jobid in (1, 2):
         rig.free(jobid)
         assert sorted(rig.started()) == [1, 2, 3]
@@ -500,8 +498,7 @@ def test_what_one_with_a_table_answers_wrongly_is_told(curfew):
 
 def test_an_argument_adds_one_as_well(curfew):
     rig = Rig(R(4, 4), "sched-fifo", f"rule={curfew}:Curfew")
-    for jobid in (1, 2):
-        rig.alloc(jobid, jobspec(1, duration=100))
+    rig.alloc((1, 2), jobspec(1, duration=100))
     assert waits(rig, 2) == ("Curfew: it is late", ["Curfew"])
     rig.reconfigure({})
     assert rig.started() == [1], "no table has it, and none takes it away"
@@ -631,8 +628,7 @@ def test_one_that_raises_keeps_no_other_table_from_its_force(method, curfew):
     )
     rules = {"wrong": f"{curfew}:Wrong"}
     rig = load(*TABLE["fifo"], {"rules": rules})
-    for jobid in (1, 2):
-        rig.alloc(jobid, jobspec(1, duration=100))
+    rig.alloc((1, 2), jobspec(1, duration=100))
     limit = {"per": "instance", "max": {"jobs": 2}}
     rig.reconfigure({"rules": rules, "wrong": {"all": 1}, "limits": {"all": limit}})
     rig.alloc(3, jobspec(1, duration=100))
@@ -678,8 +674,7 @@ def test_a_reservation_gives_way_to_a_limit_at_once(policy, args):
     until = {"start": START_TIME, "duration": "1h", "nodes": 3}
     rig = Rig(R(4, 4), policy, *args, config={"reservations": {"w": until}})
     rig.info.jobspecs[1] = spec = jobspec(4, duration=100, bank="red")
-    for jobid in (1, 2):
-        rig.alloc(jobid, spec)
+    rig.alloc((1, 2), spec)
     assert rig.started() == [1]
     rig.reconfigure({"limits": {"bank": {"per": "bank", "max": {"jobs": 1}}}})
     assert rig.started() == [1]

@@ -107,8 +107,7 @@ def test_without_a_function_a_pass_begins(rig):
     passes = []
     rig.sched.schedule = lambda: passes.append(rig.now)
     begin = rig.now
-    rig.alloc(1, jobspec(1))
-    rig.settle()
+    rig.arrive(1, jobspec(1))
     rig.sched.call_at(begin + 50)
     rig.wait(100)
     assert passes == [begin, begin + 50]

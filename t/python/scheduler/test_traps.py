@@ -60,8 +60,7 @@ class NeverPops(Scheduler):
 @pytest.mark.parametrize("policy", [PopsAfterYield, NeverPops])
 def test_trap_1_a_started_job_leaves_the_queue_before_anything_can_interrupt(policy):
     rig = Rig(R(2, 4), policy)
-    for jobid in (1, 2, 3):
-        rig.alloc(jobid)
+    rig.alloc((1, 2, 3))
     jobid = 3
     while jobid < 8:
         rig.turn()
@@ -78,8 +77,7 @@ def test_trap_1_a_started_job_leaves_the_queue_before_anything_can_interrupt(pol
 @pytest.mark.parametrize("module", MODULES)
 def test_trap_2_thousands_of_startable_jobs_in_one_pass(module):
     rig = Rig(R(100, 32), module, "queue-depth=unlimited", "reason-depth=0")
-    for jobid in range(1, 1201):
-        rig.alloc(jobid)
+    rig.alloc(range(1, 1201))
     assert len(rig.started()) == 1200
     stats = rig.sched.stats_get()
     assert stats["sched_yields"] > 20
@@ -88,9 +86,7 @@ def test_trap_2_thousands_of_startable_jobs_in_one_pass(module):
 
 def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
     rig = Rig(R(4, 4), "sched-backfill", up="0-2")
-    for jobid in range(1, 51):
-        rig.alloc(jobid, jobspec(1, nodes=4, duration=100), priority=20)
-    rig.settle()
+    rig.arrive(range(1, 51), jobspec(1, nodes=4, duration=100), priority=20)
     assert rig.sched.stats_get()["parked"] == 50
     assert rig.sched.stats_get()["pending_jobs"] == len(rig.sched._queue) == 50
     examined = []
@@ -98,8 +94,7 @@ def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
     rig.sched.decision.plan.alloc = lambda jobid, request: (
         examined.append(jobid) or alloc(jobid, request)
     )
-    rig.alloc(100, jobspec(1, nodes=1, duration=10))
-    rig.settle()
+    rig.arrive(100, jobspec(1, nodes=1, duration=10))
     rig.free(100)
     rig.settle()
     assert examined == [100]
@@ -115,8 +110,7 @@ def deep(jobs=600, **keys):
     """
     rig = Rig(R(16, 4))
     rig.load("sched-backfill", "reason-depth=0", **keys)
-    rig.alloc(1, jobspec(1, nodes=15, cores=4, duration=100000))
-    rig.settle()
+    rig.arrive(1, jobspec(1, nodes=15, cores=4, duration=100000))
     rig.alloc(2, jobspec(1, nodes=16, cores=4, duration=10), priority=30)
     for jobid in range(3, jobs + 3):
         rig.alloc(jobid, different(jobid, 90000))
@@ -154,8 +148,7 @@ def test_trap_4_the_tail_is_looked_at_under_steady_events():
     examined = counting(rig)
     # In every turn a job is started and one returned.
     turns = 0
-    rig.alloc(9000, jobspec(1, duration=5), priority=31)
-    rig.settle()
+    rig.arrive(9000, jobspec(1, duration=5), priority=31)
     del examined[:]
     jobid = 9001
     while last not in examined and turns < 5000:
@@ -177,8 +170,7 @@ def test_trap_4_the_tail_is_looked_at_under_steady_events():
 @pytest.mark.parametrize("module", MODULES)
 def test_trap_5_blocked_and_denied_jobs_yield_too(module):
     rig = Rig(R(4, 4), module, "queue-depth=unlimited", "reason-depth=0")
-    rig.alloc(1, jobspec(1, nodes=4, cores=4))
-    rig.settle()
+    rig.arrive(1, jobspec(1, nodes=4, cores=4))
     before = rig.sched.stats_get()["sched_yields"]
     for jobid in range(2, 302):
         spec = jobspec(1, nodes=9)
@@ -200,8 +192,7 @@ def test_trap_6_the_end_of_the_instance_moves_jobs_without_a_limit(module, reloa
     rig.resource.R["execution"]["expiration"] = start + 1000
     rig.load(module)
     rig.alloc(1, jobspec(1, cores=4, nodes=1))
-    rig.alloc(2, jobspec(1, cores=4, nodes=1, duration=100))
-    rig.settle()
+    rig.arrive(2, jobspec(1, cores=4, nodes=1, duration=100))
     if reloaded:
         for jobid in (1, 2):
             rig.will_be_found(jobid)
@@ -228,8 +219,7 @@ def test_trap_11_jobs_start_whatever_the_clock_does(monkeypatch, policy, args):
     for by in (0.0, 7200.0, -7200.0, 86400.0, -3.6e6, 0.0):
         jump = by
         for jobid in range(runs + 1, runs + 4):
-            rig.alloc(jobid, jobspec(1, nodes=4, exclusive=True, duration=600))
-            rig.settle()
+            rig.arrive(jobid, jobspec(1, nodes=4, exclusive=True, duration=600))
         rig.wait(30)
         assert rig.sched.now() == rig.now + by
         for _ in range(2 + (runs > 0)):  # one runs on

@@ -58,8 +58,7 @@ def test_one_that_may_not_wait_is_decided_by_the_first_full_pass(policy, args):
     rig = load(policy, args)
     rig.alloc(1, whole(2, max_wait=0))
     rig.alloc(2, whole(4, max_wait=0))
-    rig.alloc(3, whole(2, max_wait=0))
-    rig.settle()
+    rig.arrive(3, whole(2, max_wait=0))
     # In strict order it is behind a job that cannot start, and that is why it cannot.
     strict = policy is not Backfill
     assert rig.started() == ([1] if strict else [1, 3])
@@ -173,13 +172,11 @@ def test_the_clock_stands_while_the_request_is_withdrawn():
 
 def test_of_withdrawn_requests_not_too_many_are_remembered():
     rig = load(Fifo, ("queue-depth=unlimited",))
-    rig.alloc(1, whole(4))
-    rig.settle()
+    rig.arrive(1, whole(4))
     one = rule(rig)
     for jobid in range(WITHDRAWN_REMEMBERED + 5):
         one._withdrawn[jobid + 10] = 1.0
-    rig.alloc(2, whole(4, max_wait=50))
-    rig.settle()
+    rig.arrive(2, whole(4, max_wait=50))
     rig.cancel(2)
     rig.settle()
     assert len(one._withdrawn) == WITHDRAWN_REMEMBERED and 2 in one._withdrawn
@@ -188,8 +185,7 @@ def test_of_withdrawn_requests_not_too_many_are_remembered():
 def test_what_has_started_leaves_nothing_behind():
     rig = load(Fifo)
     for jobid in range(1, 301):
-        rig.alloc(jobid, whole(4, max_wait=86400))
-        rig.settle()
+        rig.arrive(jobid, whole(4, max_wait=86400))
         rig.free(jobid)
         rig.settle()
     assert len(rig.started()) == 300

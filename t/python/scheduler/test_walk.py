@@ -161,8 +161,7 @@ def examined_after_an_end(monkeypatch, shapes):
         R(200, 96), "sched-backfill", "queue-depth=unlimited", "reason-depth=0", estimates=False
     )
     rig.alloc(1, jobspec(1, nodes=199, exclusive=True, duration=3600.0))
-    rig.alloc(2, jobspec(1, cores=96, duration=7200.0))
-    rig.settle()
+    rig.arrive(2, jobspec(1, cores=96, duration=7200.0))
     for number in range(shapes):
         size = {"nodes": 2 + number // 10, "cores": 50 + number % 10}
         rig.alloc(10 + number, jobspec(1, duration=600.0, **size))
@@ -197,8 +196,7 @@ def test_one_question_leaves_out_all_groups_of_a_kind_until_the_promise_is_dropp
     rig.load("sched-backfill")
 
     def submit(jobid, nodes, duration):
-        rig.alloc(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=duration))
-        rig.settle()
+        rig.arrive(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=duration))
 
     for job in ((1, 4, 1000), (2, 8, 1000), (3, 16, 10)):
         submit(*job)  # the last one is promised a start

@@ -5,7 +5,7 @@ import heapq
 
 import pytest
 from each_policy import TABLE
-from peers import R, Rig, jobspec, ruled
+from peers import R, Rig, jobspec, loaded, ruled
 
 from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule, Deferral
@@ -23,8 +23,7 @@ def test_an_order_that_cannot_be_sorted_costs_its_job(base, wrong):
         def order(self, job):
             return wrong if job.userid == 7 else job.jobid
 
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(Odd)
+    instance = loaded(Odd, nodes=1, check_errors=False)
     jobs = [instance.submit(nodes=1, duration=10, userid=user) for user in (1, 7, 1, 7, 1)]
     instance.advance(60)
     assert [job.result for job in jobs] == [
@@ -39,8 +38,7 @@ def test_a_job_whose_order_goes_wrong_later_keeps_its_place():
         def order(self, job):
             return None if job.priority > 100 else -job.priority
 
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(Odd)
+    instance = loaded(Odd, nodes=1, check_errors=False)
     first, second, third = (instance.submit(nodes=1, duration=10) for _ in range(3))
     instance.advance(1)
     third.set_priority(1000)
@@ -109,8 +107,9 @@ def test_a_number_that_is_not_computed_stops_no_pass(method, args):
     def wrong(self, job):
         raise KeyError("mine")
 
-    instance = FakeInstance(nodes=2, check_errors=False)
-    instance.load(type("Mine", (Backfill,), {method: wrong}), *args)
+    instance = loaded(
+        type("Mine", (Backfill,), {method: wrong}), *args, nodes=2, check_errors=False
+    )
     for nodes in (1, 2, 1, 1):
         instance.submit(nodes=nodes, duration=10)
     instance.advance(60)
@@ -130,8 +129,7 @@ def test_a_reason_that_is_none_costs_no_other(wrong):
                 raise KeyError("mine")
             return wrong
 
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(Odd)
+    instance = loaded(Odd, nodes=1, check_errors=False)
     jobs = [instance.submit(nodes=1, duration=10) for _ in range(3)]
     instance.advance(5)
     assert instance.request("sched.explain", {"all": True})["jobs"][1]["reason"]
@@ -148,8 +146,7 @@ def test_a_released_that_raises_stops_nothing(base):
             super().released()
             raise KeyError("mine")
 
-    instance = FakeInstance(nodes=2, check_errors=False)
-    instance.load(Odd)
+    instance = loaded(Odd, nodes=2, check_errors=False)
     jobs = [instance.submit(nodes=2, duration=10) for _ in range(3)]
     instance.advance(5)
     instance.mark_down("1")
@@ -177,8 +174,7 @@ def test_a_start_that_raises_costs_its_job_alone(base, args, late):
             if not late:
                 super().start(job, alloc, **annotations)
 
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(Odd, *args)
+    instance = loaded(Odd, *args, nodes=1, check_errors=False)
     jobs = [instance.submit(nodes=1, duration=10) for _ in range(4)]
     instance.advance(60)
     ends = ["completed", "completed" if late else "failed", "completed", "completed"]
@@ -200,8 +196,7 @@ def test_jobs_taken_out_of_the_queue_by_a_pass_that_fails_are_queued_again(base)
                 job = heapq.heappop(self._queue)
                 job.request.success(self.resources.alloc(job.jobid, job.resource_request))
 
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(Hasty)
+    instance = loaded(Hasty, nodes=1, check_errors=False)
     jobs = [instance.submit(nodes=1, duration=10) for _ in range(3)]
     instance.advance(60)
     assert [job.result for job in jobs] == ["completed"] * 3
@@ -218,8 +213,7 @@ def test_an_answer_whose_override_raises_is_sent_once(base, sent, name):
         raise KeyError("mine")
 
     Odd = type("Odd", (base,), {name: odd})
-    instance = FakeInstance(check_errors=False)
-    instance.load(Odd)
+    instance = loaded(Odd, check_errors=False)
     told = len(instance.errors)  # of a super() that is not seen
     jobs = [instance.submit(duration=100) for _ in range(3)]
     jobs.append(instance.submit(nodes=1000))
@@ -245,8 +239,7 @@ def test_jobs_that_a_policy_keeps_elsewhere_stay_there():
                 raise KeyError("mine")
             assert not self._queue
 
-    instance = FakeInstance(check_errors=False)
-    instance.load(Elsewhere)
+    instance = loaded(Elsewhere, check_errors=False)
     for _ in range(2):
         instance.submit()
         instance.advance(1)
@@ -265,8 +258,7 @@ def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
                 job.request.success(alloc)
                 self._queue.remove(job)
 
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.load(Slow)
+    instance = loaded(Slow, nodes=1, check_errors=False)
     first = instance.submit(nodes=1, duration=10)
     instance.advance(0.5)
     first.cancel()
@@ -386,8 +378,7 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
     rig.free(99, rig.info.R[99])
     for jobid in rig.started()[1:]:
         rig.free(jobid)
-    rig.alloc(50, jobspec(1, duration=10))
-    rig.settle()
+    rig.arrive(50, jobspec(1, duration=10))
     rig.sched.look_again()
     rig.wait(5)
     assert rig.task.failure is None and not rig.task.ended
@@ -401,8 +392,7 @@ def test_a_rule_that_raises_at_the_end_of_a_job_keeps_no_record_of_it(monkeypatc
     config = {"limits": {"one": {"per": "user", "max": {"jobs": 1}}}}
     rig = Rig(R(2, 4), Backfill, config=config)
     rule = rig.rule("limit")
-    rig.alloc(1)
-    rig.settle()
+    rig.arrive(1)
     monkeypatch.setattr(rule, "hold", lambda *args: 1 / 0)
     rig.free(1)
     rig.settle()
