@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 import pytest
 
+from flux.scheduler.testing import make_R
+
 
 @pytest.fixture
 def inst():
@@ -10,6 +12,19 @@ def inst():
     instance = JobsInstance()
     yield instance
     instance.stop()
+
+
+@pytest.fixture
+def sched(inst):
+    """The scripted scheduler of `inst`: a job gets resources when the test says."""
+    return inst.load_sched()
+
+
+@pytest.fixture
+def auto(inst):
+    """`inst`, with a scheduler that gives each job resources at once."""
+    inst.load_sched(auto=lambda body: make_R(starttime=inst.kernel.time))
+    return inst
 
 
 @pytest.fixture

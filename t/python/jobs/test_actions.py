@@ -96,8 +96,7 @@ def test_urgency_range(inst):
 # -- waiting ----------------------------------------------------------------------------------------------
 
 
-def test_wait(inst):
-    inst.load_sched(auto=lambda body: make_R())
+def test_wait(inst, auto):
     good = inst.submit(run_duration=1, flags=4)
     bad = inst.submit(flags=4, exec={"test": {"run_duration": "2s", "wait_status": 256}})
     plain = inst.submit(run_duration=1)
@@ -115,8 +114,7 @@ def test_wait(inst):
     assert error(inst, "wait", {})[0] == errno.EPROTO
 
 
-def test_wait_for_any(inst):
-    inst.load_sched(auto=lambda body: make_R())
+def test_wait_for_any(inst, auto):
     ids = [inst.submit(run_duration=seconds, flags=4) for seconds in (3, 1)]
     futures = [inst.handle.rpc("job-manager.wait", {"id": ANY}) for _ in range(3)]
     inst.advance(5)
@@ -140,8 +138,7 @@ def test_wait_for_a_failed_job(inst, kind, note, text):
     [(0, ""), (3 << 8, "task(s) exited with exit code 3"), (128 << 8, "task(s) exited with exit code 128"),
      (137 << 8, "task(s) Killed"), (255 << 8, "task(s) Unknown signal 127"), (9, "job shell Killed")],
 )  # fmt: skip
-def test_wait_tells_how_a_job_ended(inst, status, text):
-    inst.load_sched(auto=lambda body: make_R())
+def test_wait_tells_how_a_job_ended(inst, status, text, auto):
     id = inst.submit(flags=4, exec={"test": {"run_duration": "1s", "wait_status": status}})
     inst.advance(2)
     assert inst.rpc("job-manager.wait", {"id": id}) == {
@@ -232,8 +229,7 @@ def allocs(inst):
     return found
 
 
-def test_anonymous_queue(inst):
-    inst.load_sched()
+def test_anonymous_queue(inst, sched):
     assert status(inst) == {"enable": True, "start": True}
     assert inst.rpc("job-manager.queue-list") == {"queues": [], "conf": {"queues": []}}
     disable = {"enable": False, "all": False}

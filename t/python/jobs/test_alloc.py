@@ -31,8 +31,7 @@ def urgency(inst, id, value):
 # -- the messages ---------------------------------------------------------------------------------
 
 
-def test_alloc_request(inst):
-    inst.load_sched()
+def test_alloc_request(inst, sched):
     id = inst.submit(environment={"A": "b"}, duration=3600.0, urgency=20)
     [body] = inst.sched.of("alloc")
     assert list(body) == ["id", "priority", "userid", "t_submit", "jobspec"]
@@ -43,8 +42,7 @@ def test_alloc_request(inst):
 
 
 @pytest.mark.parametrize("body, note", [({"note": "too big"}, "too big"), ({}, "")])
-def test_deny(inst, body, note):
-    inst.load_sched()
+def test_deny(inst, body, note, sched):
     id = inst.submit()
     inst.sched.answer(id, type=1, annotations={"sched": {"x": 1}})
     inst.sched.answer(id, type=2, **body)
@@ -72,8 +70,7 @@ ANNOTATIONS = [
 ]
 
 
-def test_annotations(inst):
-    inst.load_sched()
+def test_annotations(inst, sched):
     id = inst.submit()
     before = len(inst.events(id))
     for update, after in ANNOTATIONS:
@@ -87,8 +84,7 @@ def test_annotations(inst):
 # -- canceling ------------------------------------------------------------------------------------
 
 
-def test_cancel_crosses_success(inst):
-    inst.load_sched()
+def test_cancel_crosses_success(inst, sched):
     id = inst.submit(run_duration=5)
     inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False, None)
     inst.cancel(id)
@@ -100,8 +96,7 @@ def test_cancel_crosses_success(inst):
     assert inst.sched.of("free") == [{"id": id, "R": make_R(), "final": True}]
 
 
-def test_cancel_after_alloc_before_start(inst):
-    inst.load_sched()
+def test_cancel_after_alloc_before_start(inst, sched):
     inst.unload("job-exec")
     id = inst.submit()
     inst.sched.allocate(id)
@@ -150,9 +145,8 @@ def test_limited_mode(inst):
     ]
 
 
-def test_update_crosses_success(inst):
+def test_update_crosses_success(inst, sched):
     """An R for the old jobspec is given back."""
-    inst.load_sched()
     id = inst.submit(duration=60)
     inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False, None)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
@@ -207,8 +201,7 @@ def test_error_response_suspends(inst):
         {"id": 1, "type": 0, "R": {"execution": {"R_lite": [{"rank": "0-1", "children": {}}], "nodelist": ["a"]}}},
     ],
 )  # fmt: skip
-def test_malformed_response_suspends(inst, body):
-    inst.load_sched()
+def test_malformed_response_suspends(inst, body, sched):
     id = inst.submit()
     inst.sched.respond(inst.sched.requests[id], body)
     inst.run()
@@ -257,8 +250,7 @@ def test_a_second_hello_replaces_the_scheduler(inst):
     assert inst.state(id) == RUN
 
 
-def test_late_response_is_ignored(inst):
-    inst.load_sched()
+def test_late_response_is_ignored(inst, sched):
     id = inst.submit()
     msg = inst.sched.requests[id]
     inst.sched.answer(id, type=3)
@@ -271,8 +263,7 @@ def test_late_response_is_ignored(inst):
 
 
 @pytest.mark.parametrize("number", [0, errno.ENOSYS])
-def test_expiration_update(inst, number):
-    inst.load_sched()
+def test_expiration_update(inst, number, sched):
     if number:
         inst.sched.expiration_error = OSError(number, "no such method")
     id = inst.submit(jobspec(run_duration=100, duration=50))
@@ -306,9 +297,8 @@ def test_expiration_without_scheduler(inst):
     assert inst.events(id)[-2:] == ["jobspec-update", "resource-update"]
 
 
-def test_getattr(inst):
+def test_getattr(inst, auto):
     """The attributes of running jobs for a scheduler: with updates, without the environment."""
-    inst.load_sched(auto=lambda body: make_R())
     id = inst.submit(run_duration=100, duration=50)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 70}})
     attrs = ["jobspec", "R", "eventlog"]

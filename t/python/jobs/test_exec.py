@@ -85,15 +85,13 @@ def status(inst, id):
 @pytest.mark.parametrize(
     "test", [{"run_duration": 1}, {"run_duration": "soon"}, {"wait_status": "1"}, [], "x", 1]
 )
-def test_bad_test_configuration(inst, test):
-    inst.load_sched(auto=lambda body: make_R())
+def test_bad_test_configuration(inst, test, auto):
     id = inst.submit(exec={"test": test})
     note = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["exception_note"]
     assert note.startswith("exec.test") and inst.state(id) == INACTIVE
 
 
-def test_virtual_clock_means_mock(inst):
-    inst.load_sched(auto=lambda body: make_R())
+def test_virtual_clock_means_mock(inst, auto):
     id = inst.submit(command=["rm", "-rf", "/nonexistent"])
     inst.advance(0.9)
     assert inst.state(id) == RUN
@@ -102,8 +100,7 @@ def test_virtual_clock_means_mock(inst):
 
 
 @pytest.mark.parametrize("kind", ["cancel", "x"])
-def test_one_final_release_in_every_path(inst, kind):
-    inst.load_sched(auto=lambda body: make_R())
+def test_one_final_release_in_every_path(inst, kind, auto):
     seen = []
     inst.kernel.intercept = lambda endpoint, msg: (
         msg.type == 2 and msg.topic == "job-exec.start" and seen.append(msg.body["type"]) and False
@@ -157,8 +154,7 @@ def test_bad_exec_hello(inst, payload):
         inst.rpc("job-manager.exec-hello", payload)
 
 
-def test_reattach_after_a_new_hello(inst):
-    inst.load_sched(auto=lambda body: make_R())
+def test_reattach_after_a_new_hello(inst, auto):
     id = inst.submit(run_duration=10)
     inst.rpc("job-manager.exec-hello", {"service": "job-exec"})
     inst.advance(10)

@@ -7,7 +7,7 @@ import json
 import pytest
 from jobs_instance import ALL
 
-from flux.scheduler.testing import jobspec, make_R
+from flux.scheduler.testing import jobspec
 
 ENODATA = errno.ENODATA
 
@@ -35,12 +35,6 @@ class Stream:
 
     def names(self):
         return [json.loads(item["event"])["name"] for item in self.take()]
-
-
-@pytest.fixture
-def auto(inst):
-    inst.load_sched(auto=lambda body: make_R(starttime=inst.kernel.time))
-    return inst
 
 
 # -- lookup ----------------------------------------------------------------------------------------
@@ -114,8 +108,7 @@ def test_watch(auto):
     assert late.names() == stream.names() and late.errnum == ENODATA
 
 
-def test_watch_waitcreate(inst):
-    inst.load_sched()
+def test_watch_waitcreate(inst, sched):
     id = inst.submit(run_duration=5)
     without = watch(inst, id, "nosuch")
     assert without.take() == [] and (without.errnum, without.text) == (

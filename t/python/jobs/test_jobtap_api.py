@@ -88,8 +88,7 @@ def test_dependency_twice_in_one_callback(inst, p):
 # -- priority ---------------------------------------------------------------------------------------------
 
 
-def test_reprioritize_job(inst, p):
-    inst.load_sched()
+def test_reprioritize_job(inst, p, sched):
     id = inst.submit()
     p.reprioritize_job(id, 99)
     inst.run()
@@ -108,8 +107,7 @@ def test_reprioritize_job(inst, p):
         p.reprioritize_job(id, 5)
 
 
-def test_reprioritize_all(inst, p):
-    inst.load_sched()
+def test_reprioritize_all(inst, p, sched):
     ids = [inst.submit() for _ in range(3)]
     p.add_handler("job.priority.get", lambda p, topic, args: {"priority": args["id"] % 1000 + 50})
     p.reprioritize_all()
@@ -180,9 +178,8 @@ def test_raise_exception(inst, p):
 @pytest.mark.parametrize(
     "topic", ["job.create", "job.validate", "job.new", "job.state.depend", "job.state.sched"]
 )
-def test_fatal_exception_in_a_callback(inst, p, topic):
+def test_fatal_exception_in_a_callback(inst, p, topic, sched):
     p.add_handler(topic, lambda p, topic, args: p.raise_exception(CURRENT_JOB, "policy", 0, "no"))
-    inst.load_sched()
     id = inst.submit()
     assert inst.state(id) == INACTIVE
     names = inst.events(id)
@@ -223,8 +220,7 @@ def test_job_lookup(inst, p):
         ({}, None, 1), ({"wait_status": 256}, None, 2), ({}, "cancel", 4), ({}, "timeout", 8), ({}, "other", 2),
     ],
 )  # fmt: skip
-def test_get_job_result(inst, p, test, kind, result):
-    inst.load_sched(auto=lambda body: make_R())
+def test_get_job_result(inst, p, test, kind, result, auto):
     found = []
     p.add_handler(
         "job.state.cleanup", lambda p, topic, args: found.append(p.get_job_result(CURRENT_JOB))
@@ -285,8 +281,7 @@ def test_aux_ends_with_the_plugin(inst, p):
 # -- jobspec updates ------------------------------------------------------------------------------------------------
 
 
-def test_jobspec_update_id(inst, p):
-    inst.load_sched()
+def test_jobspec_update_id(inst, p, sched):
     id = inst.submit()
     p.jobspec_update_id(id, {"attributes.system.x.y": 5})
     inst.run()

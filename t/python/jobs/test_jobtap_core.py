@@ -134,9 +134,8 @@ def test_9_job_update_has_updates(inst, p):
     assert seen[0]["jobspec"]["attributes"]["system"]["x"] == 1
 
 
-def test_10_R_needs_the_flag(inst, p):
+def test_10_R_needs_the_flag(inst, p, sched):
     p.add_handler("job.state.sched", lambda p, topic, args: {"R": make_R()})
-    inst.load_sched()
     id = inst.submit()
     inst.run()
     assert inst.state(id) == SCHED and len(inst.sched.of("alloc")) == 1

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from flux.scheduler.testing import jobspec, make_R
+from flux.scheduler.testing import jobspec
 
 INACTIVE = 64
 #: Topics in which a plugin may refuse, and topics in which its failures are only logged.
@@ -91,11 +91,10 @@ def tries(inst, topic, payload):
 
 @pytest.mark.parametrize("topics", [MAY_REFUSE, IS_LOGGED], ids=["may-refuse", "is-logged"])
 @pytest.mark.parametrize("deed", DEEDS)
-def test_what_no_plugin_should_do(inst, tmp_path, deed, topics):
+def test_what_no_plugin_should_do(inst, tmp_path, deed, topics, auto):
     body, in_log = DEEDS[deed]
     path = tmp_path / "deed.py"
     path.write_text(SOURCE.format(topics=topics, body=body))
-    inst.load_sched(auto=lambda body: make_R())
     spec = {"jobspec": jobspec(run_duration=1), "urgency": 16, "flags": 0}
     is_loaded, _ = tries(inst, "job-manager.jobtap", {"load": str(path)})
     submitted = [tries(inst, "job-ingest.submit", spec) for _ in range(4)]

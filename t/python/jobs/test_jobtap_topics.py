@@ -34,9 +34,8 @@ def topics(calls):
     return [topic for topic, _ in calls]
 
 
-def test_whole_life_in_order(inst, record):
+def test_whole_life_in_order(inst, record, auto):
     calls = record("job.*")
-    inst.load_sched(auto=lambda body: make_R())
     inst.submit(run_duration=1)
     inst.advance(1)
     assert topics(calls) == [
@@ -76,7 +75,7 @@ def test_args(inst, record):
     assert cleanup["end_event"]["context"]["note"] == "enough"
 
 
-def test_state_callback_comes_after_the_event_and_before_the_action(inst, p):
+def test_state_callback_comes_after_the_event_and_before_the_action(inst, p, sched):
     """The callback of job.state.sched runs before the alloc request is made."""
     seen = []
 
@@ -85,7 +84,6 @@ def test_state_callback_comes_after_the_event_and_before_the_action(inst, p):
         seen.append((p.job_event_posted(CURRENT_JOB, "priority"), len(queue.pending), queue.queued))
 
     p.add_handler("job.state.sched", sched)
-    inst.load_sched()
     inst.submit()
     assert seen == [(True, 0, 0)]
     assert len(inst.sched.of("alloc")) == 1
@@ -263,11 +261,10 @@ def test_a_forced_R_that_is_none(inst, p, R):
     assert inst.events(inst.submit(run_duration=1))[-2:] == ["exception", "clean"]
 
 
-def test_annotations_from_a_callback(inst, p):
+def test_annotations_from_a_callback(inst, p, sched):
     for state, value in (("sched", "value"), ("run", "late")):
         answer = {"annotations": {"test": value}}
         p.add_handler(f"job.state.{state}", lambda p, topic, args, answer=answer: answer)
-    inst.load_sched()
     id = inst.submit(run_duration=1)
     job = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
     assert job["annotations"] == {"test": "value"}
@@ -418,8 +415,7 @@ def test_update_with_further_updates(inst, validated):
     assert inst.eventlog(id)[-2]["context"] == both
 
 
-def test_update_with_feasibility(inst, validated):
-    inst.load_sched()
+def test_update_with_feasibility(inst, validated, sched):
     id = inst.submit()
     update(inst, id, foo="f")
     assert inst.sched.of("check")[0]["jobspec"]["attributes"]["system"]["foo"] == "f"
