@@ -263,8 +263,11 @@ class Rig:
         )
 
     def alloc(self, jobids, spec=None, priority=16, **keys):
-        """A request for a job, or for each of several that are alike."""
-        for jobid in [jobids] if isinstance(jobids, int) else jobids:
+        """A request for a job, for each of several that are alike, or for jobs with specs of their
+        own, a dict."""
+        if not isinstance(jobids, dict):
+            jobids = dict.fromkeys([jobids] if isinstance(jobids, int) else jobids, spec)
+        for jobid, spec in jobids.items():
             payload = {
                 "id": jobid,
                 "priority": priority,
@@ -275,10 +278,11 @@ class Rig:
             payload.update(keys)
             self.send("sched.alloc", payload)
 
-    def arrive(self, jobids, spec=None, **keys):
-        """Requests that the scheduler examines before the next message."""
+    def arrive(self, jobids, spec=None, wait=0, **keys):
+        """Requests that the scheduler examines before the next message, which comes `wait` seconds
+        later."""
         self.alloc(jobids, spec, **keys)
-        self.settle()
+        self.wait(wait) if wait else self.settle()
 
     def cancel(self, jobid):
         self.send("sched.cancel", {"id": jobid}, respond=False)
@@ -286,8 +290,10 @@ class Rig:
     def prioritize(self, *jobs):
         self.send("sched.prioritize", {"jobs": [list(job) for job in jobs]}, respond=False)
 
-    def free(self, jobid, R=None, final=True):
-        """Free a job's resources (default: all of its allocation)."""
+    def free(self, jobid, R=None, final=True, after=0):
+        """Free a job's resources (default: all of its allocation), `after` seconds from now."""
+        if after:
+            self.wait(after)
         if R is None:
             R = self.success(jobid, settle=False)["R"]
         self.send("sched.free", {"id": jobid, "R": R, "final": final}, respond=False)

@@ -28,9 +28,7 @@ def test_the_arguments_of_the_example_and_a_job_that_runs_when_it_is_loaded():
     rig.will_be_found(8, R("3", 4), wants(1, name="ansys"))
     rig.load(LICENSES, "licenses=matlab:1,ansys:8", "promises=4")
     rig.alloc((1, 2), wants(1))
-    rig.alloc(3, wants(8, name="ansys"))
-    rig.alloc(4, wants(2))
-    rig.alloc(5, wants("2"))
+    rig.alloc({3: wants(8, name="ansys"), 4: wants(2), 5: wants("2")})
     assert rig.started() == [1]
     rig.free(8, R("3", 4))
     assert rig.started() == [1, 3]
@@ -72,8 +70,7 @@ def test_a_time_that_has_passed_counts_as_unknown(policy, args):
             return Deferral("never", 0)
 
     rig = load(policy, args, Never)
-    rig.alloc(1, jobspec(1, duration=10))
-    rig.wait(10)
+    rig.arrive(1, jobspec(1, duration=10), wait=10)
     assert rig.started() == [] and rig.shown(1)["reason_pending"] == "never"
 
 
@@ -81,9 +78,7 @@ def test_a_time_that_has_passed_counts_as_unknown(policy, args):
 def test_a_rule_that_waits_for_a_time(policy, args):
     rig = load(policy, args, Deadline)
     begin = rig.now
-    rig.alloc(1, jobspec(1, duration=1000))
-    rig.alloc(2, jobspec(1, duration=10))
-    rig.wait(2)
+    rig.arrive({1: jobspec(1, duration=1000), 2: jobspec(1, duration=10)}, wait=2)
     kind = {"t_estimate_kind": "planned"} if policy is Backfill else {}
     assert rig.shown(1) == {"reason_pending": "too early", "t_estimate": begin + 100, **kind}
     rig.wait(97)

@@ -66,8 +66,7 @@ def test_a_job_with_room_that_would_delay_one_behind_it_that_was_promised_a_star
     rig = Rig(R(3, 4), BACKFILL, config={"limits": {"one": {"per": "user", "max": {"jobs": 1}}}})
     for jobid, (count, duration) in enumerate([(1, 10), (1, 100), (1, 500), (3, 50)], 1):
         rig.alloc(jobid, whole(count, duration), userid=(7, 8, 7, 9)[jobid - 1])
-    rig.wait(10)
-    rig.free(1)
+    rig.free(1, after=10)
     rig.wait(2)
     (said,) = rig.answer("explain", id=3)["jobs"]
     assert said["verdict"] == "waits"
@@ -79,11 +78,8 @@ def test_a_job_with_room_that_would_delay_one_behind_it_that_was_promised_a_star
 def test_open_promises_to_jobs_behind_one_with_a_promise_give_way_to_what_would_fit():
     """Jobs 2 and 3 wait for one without a time limit."""
     rig = Rig(R(4, 4), BACKFILL, "promise=4")
-    rig.alloc(1, whole(3, 0))
-    rig.alloc(2, whole(4, 100))
-    rig.wait(2)
-    rig.alloc(3, whole(2, 100), priority=20)
-    rig.wait(2)
+    rig.arrive({1: whole(3, 0), 2: whole(4, 100)}, wait=2)
+    rig.arrive(3, whole(2, 100), priority=20, wait=2)
     (said,) = rig.answer("explain", id=3)["jobs"]
     assert said["fits"] == {"count": 1}
 
@@ -94,8 +90,7 @@ def test_what_would_fit_but_for_a_limit_is_not_what_could_start(most, fits):
     rig = Rig(R(6, 4), BACKFILL, config={"limits": limits})
     rig.alloc(1, whole(1, 100), userid=8)
     rig.alloc(2, whole(2, 100), userid=7)
-    rig.alloc(3, jobspec(1, nodes=4, cores=4, duration=100), userid=7)
-    rig.wait(2)
+    rig.arrive(3, jobspec(1, nodes=4, cores=4, duration=100), userid=7, wait=2)
     (said,) = rig.answer("explain", id=3)["jobs"]
     assert said["reason"].startswith("insufficient resources")
     assert said["fits"] == fits
@@ -106,8 +101,7 @@ def test_the_reservation_that_a_job_behind_others_is_to_start_after(module):
     rig = rig_with(module, (6, 100), (8, 50))
     begin = rig.now + 200
     rig.reserve("maint", 200, 100, nodes=8)
-    rig.alloc(3, whole(8, 1000))
-    rig.wait(2)
+    rig.arrive(3, whole(8, 1000), wait=2)
     (late,) = rig.answer("explain", id=3)["jobs"]
     assert [one["name"] for one in late["behind"]] == ["ƒ3", "ƒ2"]
     window = {"name": "maint", "start": begin, "end": begin + 100}
@@ -172,8 +166,7 @@ def test_a_guest_is_told_of_own_jobs_only():
 def test_an_admin_sees_what_the_owner_sees_and_changes_nothing():
     rig = rig_with(BACKFILL, (6, 100))
     rig.alloc(2, whole(8, 50))
-    rig.alloc(3, whole(2, 500), userid=1001)
-    rig.wait(2)
+    rig.arrive(3, whole(2, 500), userid=1001, wait=2)
     entry = {"name": "week", "start": rig.now + 1000, "duration": 10, "nodes": 4, "users": [1002]}
     reserve = {"reservation": {**entry, "zone": "UTC"}}
     assert rig.ask("sched.reserve", reserve)[0] == 0
@@ -241,8 +234,7 @@ def test_when_flux_core_refuses_such_a_job_at_submission(limit, fits, why):
 def test_no_start_and_no_plan_after_the_instance_has_ended():
     rig = rig_with(BACKFILL)
     rig.resource.update(expiration=rig.now + 600)
-    rig.alloc(1, whole(8, 0))
-    rig.wait(1)
+    rig.arrive(1, whole(8, 0), wait=1)
     answer = rig.answer("when", jobspec=whole(1, 500))
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
     assert answer["reason"] == "the instance ends before it could start"
@@ -252,8 +244,7 @@ def test_no_start_and_no_plan_after_the_instance_has_ended():
 
 def test_the_ranks_of_an_answer_are_an_idset_whatever_the_order_of_the_entries_of_R():
     rig = Rig(R(3, 4), "sched-fifo")
-    rig.alloc(1, jobspec(4, duration=10))
-    rig.arrive(2, jobspec(1, duration=100))
+    rig.arrive({1: jobspec(4, duration=10), 2: jobspec(1, duration=100)})
     rig.free(1)
     answer = rig.answer("when", jobspec=jobspec(11, duration=10))
     assert (answer["verdict"], answer["ranks"]) == ("now", "0-2")
@@ -319,8 +310,7 @@ QUEUES = {
 def test_when_knows_what_submission_adds(module):
     rig = Rig(R(8, 4, properties={"left": "0-3"}), module, "queue-depth=unlimited")
     assert rig.ask(f"{module}.config-reload", QUEUES)[0] == 0
-    rig.alloc(1, whole(3, 100))
-    rig.wait(1)
+    rig.arrive(1, whole(3, 100), wait=1)
     begin = rig.now - 1
     # In queue debug, which is the default, there is one node left.
     assert rig.answer("when", jobspec=whole(2))["start"] == pytest.approx(begin + 100, abs=0.1)

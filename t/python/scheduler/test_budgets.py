@@ -128,8 +128,7 @@ def test_all_come_back_with_the_next_period(policy, args):
     for jobid in (1, 2, 3):
         submit(rig, jobid, 8)
     assert rig.started() == [1]
-    rig.wait(8 * HOUR)
-    rig.free(1)
+    rig.free(1, after=8 * HOUR)
     assert rig.started() == [1]
     assert reason(rig, 2).endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
     rig.wait(14 * HOUR)
@@ -194,8 +193,7 @@ def test_shared_nodes_are_counted_as_the_pool_gives_them():
 def test_parts_that_come_back_early_are_not_counted_any_more():
     rig = load()
     submit(rig, 1, 4, nodes=2)
-    rig.wait(HOUR)
-    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
+    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False, after=HOUR)
     check(rig, 5)
 
 
@@ -234,8 +232,7 @@ def test_it_goes_on_over_a_reload():
     submit(rig, 1, 3)
     submit(rig, 2, 4)
     submit(rig, 3, 1)
-    rig.wait(HOUR)
-    rig.free(3)
+    rig.free(3, after=HOUR)
     check(rig, 8)
     rig.will_be_found(1)
     rig.unload()
@@ -252,8 +249,7 @@ def test_it_goes_on_over_a_reload():
 def test_past_use_is_listed_after_a_reload_though_no_job_is_there():
     rig = load()
     submit(rig, 1, 3)
-    rig.wait(HOUR)
-    rig.free(1)
+    rig.free(1, after=HOUR)
     rig.settle()
     rig.unload()
     rig.load(Fifo, "queue-depth=unlimited")
@@ -266,8 +262,7 @@ def test_without_jobs_it_asks_for_no_time():
     """Under a virtual clock an instance without jobs would run through all periods there are."""
     rig = load()
     submit(rig, 1, 3)
-    rig.wait(HOUR)
-    rig.free(1)
+    rig.free(1, after=HOUR)
     rig.wait(2 * DAY)
     assert not rig.sched._host.timers._due
     assert report(rig)["used"]["node-hours"] == 0, "it is another day"

@@ -21,8 +21,7 @@ def rig():
 def test_a_failed_commit_is_tried_again_and_logged_once(rig):
     rig.kvs.failing = True
     rig.arrive(1, jobspec(16))
-    rig.alloc(2)
-    rig.wait(8)
+    rig.arrive(2, wait=8)
     tries = len(rig.kvs.commits)
     assert 5 <= tries <= 9
     assert rig.received == []
@@ -37,8 +36,7 @@ def test_a_failed_commit_is_tried_again_and_logged_once(rig):
 
 def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
     rig.kvs.failing = True
-    rig.alloc((1, 2))
-    rig.wait(59)
+    rig.arrive((1, 2), wait=59)
     assert not rig.task.ended
     rig.wait(10)
     assert rig.task.ended and rig.task.failure is None

@@ -85,8 +85,7 @@ def test_estimates():
 def test_widest():
     rig = load("widest", "narrowest=2")
     rig.alloc(1, jobspec(2, duration=10), priority=31)
-    rig.alloc(2, jobspec(1))
-    rig.alloc(3, jobspec(15, duration=100))
+    rig.alloc({2: jobspec(1), 3: jobspec(15, duration=100)})
     start = rig.now
     assert rig.started() == [3]
     assert rig.denied(2) == "no jobs of less than 2 cores here"
@@ -153,10 +152,7 @@ def test_aging():
 
 def test_lookahead():
     rig = load("lookahead")
-    rig.alloc(1, jobspec(15))
-    rig.alloc(2, jobspec(2))
-    rig.alloc(3, jobspec(17))
-    rig.alloc(4, jobspec(1))
+    rig.alloc({1: jobspec(15), 2: jobspec(2), 3: jobspec(17), 4: jobspec(1)})
     assert rig.started() == [1, 4]
     assert "need 17 slot" in rig.denied(3)
     examined = []
@@ -206,8 +202,7 @@ def test_the_users_own_minimal_example(shared_data, tmp_path):
     path = tmp_path / "my-sched.py"
     path.write_text(code)
     rig = Rig(R(2, 2), path)
-    for jobid, slots in ((1, 3), (2, 9), (3, 3), (4, 1)):
-        rig.alloc(jobid, jobspec(slots))
+    rig.alloc({1: jobspec(3), 2: jobspec(9), 3: jobspec(3), 4: jobspec(1)})
     assert rig.started() == [1]
     assert "need 9 slot" in rig.denied(2)
     rig.free(1)
@@ -219,8 +214,7 @@ def test_debugfirst():
     start = rig.now
     whole = {"nodes": 4, "exclusive": True}
     rig.arrive(1, jobspec(1, duration=100, **whole))
-    rig.alloc(2, jobspec(1, duration=3600, **whole))
-    rig.alloc(3, jobspec(1, duration=1800, **whole))
+    rig.alloc({2: jobspec(1, duration=3600, **whole), 3: jobspec(1, duration=1800, **whole)})
     latest = [rig.shown(jobid)["t_latest"] - start for jobid in (2, 3)]
     assert latest == [86400, 7200]
     rig.free(1)

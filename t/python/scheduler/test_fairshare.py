@@ -24,9 +24,11 @@ def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **table):
     return rig
 
 
-def submit(rig, jobid, userid, bank=None, slots=16, **keys):
+def submit(rig, users, bank=None, slots=16, **keys):
+    """A job of each user, one after the other: user ids by job id."""
     spec = jobspec(slots, duration=1000, **({"bank": bank} if bank else {}))
-    rig.arrive(jobid, spec, userid=userid, **keys)
+    for jobid, userid in users.items():
+        rig.arrive(jobid, spec, userid=userid, **keys)
 
 
 def order(rig):
@@ -104,15 +106,13 @@ def test_an_empty_table_is_doubted():
 )
 def test_who_has_used_least_goes_first(policy, args):
     rig = load(policy, args)
-    submit(rig, 1, 500)
-    for jobid, userid in ((2, 500), (3, 500), (4, 600), (5, 600)):
-        submit(rig, jobid, userid)
+    submit(rig, {1: 500})
+    submit(rig, {2: 500, 3: 500, 4: 600, 5: 600})
     rig.wait(120)
     assert order(rig) == [4, 5, 2, 3]
     started = [1]
     for _ in range(4):
-        rig.wait(100)
-        rig.free(started[-1])
+        rig.free(started[-1], after=100)
         started = rig.started()
     rig.check()
     assert sorted(started) == [1, 2, 3, 4, 5]
@@ -124,10 +124,9 @@ def test_who_has_used_least_goes_first(policy, args):
 @POLICIES
 def test_priority_counts_before_shares(policy, args):
     rig = load(policy, args)
-    submit(rig, 1, 500)
-    submit(rig, 2, 500, priority=17)
-    submit(rig, 3, 600)
-    submit(rig, 4, 500)
+    submit(rig, {1: 500})
+    submit(rig, {2: 500}, priority=17)
+    submit(rig, {3: 600, 4: 500})
     rig.wait(120)
     assert order(rig) == [2, 3, 4]
     rig.prioritize([4, 18])
@@ -138,11 +137,10 @@ def test_priority_counts_before_shares(policy, args):
 def test_a_promised_job_that_its_share_puts_first_is_promised_anew():
     """User 2 has used more when both jobs are promised a start, and less after two minutes."""
     rig = load(Backfill, ("promise=2",))
-    submit(rig, 1, 2, slots=4)
-    rig.wait(100)
-    rig.free(1)
-    submit(rig, 2, 1, slots=4)
-    submit(rig, 3, 1)
+    submit(rig, {1: 2}, slots=4)
+    rig.free(1, after=100)
+    submit(rig, {2: 1}, slots=4)
+    submit(rig, {3: 1})
     rig.arrive(4, jobspec(4, duration=2000), userid=2)
     assert order(rig) == [3, 4]
     rig.wait(200)
@@ -152,16 +150,14 @@ def test_a_promised_job_that_its_share_puts_first_is_promised_anew():
 def test_a_share_does_not_void_a_latest_start():
     rig = load(Backfill, ("promise=all", "within=1m"))
     begin = rig.now
-    submit(rig, 1, 500)
-    submit(rig, 2, 500)
+    submit(rig, {1: 500, 2: 500})
     rig.wait(120)
-    submit(rig, 3, 600)
-    submit(rig, 4, 600)
+    submit(rig, {3: 600, 4: 600})
     rig.wait(120)
     assert order(rig) == [3, 4, 2]
     latest = [round(rig.shown(jobid)["t_latest"] - begin) for jobid in (2, 3, 4)]
     assert latest == [1000, 2000, 3000]
-    submit(rig, 5, 500, priority=17)
+    submit(rig, {5: 500}, priority=17)
     rig.wait(120)
     latest = [round(rig.shown(jobid)["t_latest"] - begin) for jobid in (5, 2, 3, 4)]
     assert latest == [1000, 4000, 2000, 3000]
@@ -169,11 +165,10 @@ def test_a_share_does_not_void_a_latest_start():
 
 def test_shares_of_users_and_weights_of_resources():
     rig = load(weights={"nodes": 1}, users={"500": 4, "600": 1, "700": 0})
-    submit(rig, 1, 500, slots=12)
-    submit(rig, 2, 600, slots=4)
+    submit(rig, {1: 500}, slots=12)
+    submit(rig, {2: 600}, slots=4)
     rig.wait(600)
-    for jobid, userid in ((3, 700), (4, 600), (5, 500)):
-        submit(rig, jobid, userid)
+    submit(rig, {3: 700, 4: 600, 5: 500})
     # 3 nodes by 4 shares, 1 node by 1; who has none is last.
     assert order(rig) == [5, 4, 3]
     hours = used(rig)
@@ -182,9 +177,7 @@ def test_shares_of_users_and_weights_of_resources():
 
 def test_the_queue_is_sorted_again_only_if_the_order_has_changed(monkeypatch):
     rig = load()
-    submit(rig, 1, 500)
-    submit(rig, 2, 500)
-    submit(rig, 3, 600)
+    submit(rig, {1: 500, 2: 500, 3: 600})
     sorts = []
     reorder = rig.sched.reorder
     monkeypatch.setattr(rig.sched, "reorder", lambda: (sorts.append(rig.now), reorder()))
@@ -203,9 +196,7 @@ def test_an_order_of_the_schedulers_own_counts_instead():
             return job.userid
 
     rig = load(Own)
-    submit(rig, 1, 500)
-    submit(rig, 2, 600)
-    submit(rig, 3, 500)
+    submit(rig, {1: 500, 2: 600, 3: 500})
     rig.wait(120)
     assert order(rig) == [3, 2]
     (line,) = rig.logged(4)
@@ -217,13 +208,12 @@ def test_an_order_of_the_schedulers_own_counts_instead():
 def test_the_order_changes_at_the_end_of_a_period_however_long_it_has_stayed_the_same(policy, args):
     """The use of a running job reaches that of an earlier one after some hours."""
     rig = load(policy, args, **{"half-life": "100d"})
-    submit(rig, 1, 500, slots=4)
+    submit(rig, {1: 500}, slots=4)
     rig.wait(3600 * 5 - 30)
     rig.expire(1, rig.now)
     rig.free(1)
     rig.arrive(2, jobspec(4), userid=600)
-    for jobid, user in ((3, 500), (4, 600)):
-        submit(rig, jobid, user)
+    submit(rig, {3: 500, 4: 600})
     assert order(rig) == [4, 3]
     begun = rig.now
     while order(rig) == [4, 3]:
@@ -237,7 +227,7 @@ def test_it_comes_and_goes_with_its_table(policy, args):
     rig = Rig(R(4, 4), policy, *args)
     for jobid, userid in ((1, 500), (2, 500), (3, 600), (4, 600)):
         rig.info.jobspecs[jobid] = jobspec(16, duration=1000)
-        submit(rig, jobid, userid)
+        submit(rig, {jobid: userid})
     rig.wait(100)
     rig.reconfigure({"fairshare": {"period": "1m"}})
     assert order(rig) == [3, 4, 2], "what runs counts from its start"
@@ -270,10 +260,9 @@ def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
 
 def test_what_was_used_is_there_after_a_reload():
     rig = load()
-    submit(rig, 1, 500, slots=8)
-    submit(rig, 2, 600, "b", slots=4)
-    rig.wait(600)
-    rig.free(1)
+    submit(rig, {1: 500}, slots=8)
+    submit(rig, {2: 600}, "b", slots=4)
+    rig.free(1, after=600)
     before = used(rig)
     assert before["", "500"] > 1
     rig.will_be_found(2, spec=jobspec(4, duration=1000, bank="b"), userid=600)
@@ -290,10 +279,8 @@ def test_what_was_used_is_there_after_a_reload():
 def test_what_was_used_decays_while_no_scheduler_is_there():
     rig = load()
     rig.list = rig.instance.services["job-list"] = JobList(rig.instance)
-    submit(rig, 1, 500, slots=8)
-    submit(rig, 2, 600, slots=8)
-    rig.wait(600)
-    rig.free(1)
+    submit(rig, {1: 500, 2: 600}, slots=8)
+    rig.free(1, after=600)
     before = used(rig)["", "500"]
     rig.unload()
     rig.wait(600)
@@ -311,7 +298,7 @@ def test_jobs_that_ended_while_no_scheduler_was_there_count():
     rig.list = rig.instance.services["job-list"] = JobList(rig.instance)
     load(rig=rig)
     for jobid in (1, 2):
-        submit(rig, jobid, 500 + jobid, slots=4)
+        submit(rig, {jobid: 500 + jobid}, slots=4)
     rig.wait(100)
     rig.will_be_found(2, spec=jobspec(4, duration=1000), userid=502)
     rig.unload()
@@ -330,9 +317,7 @@ def test_jobs_that_ended_while_no_scheduler_was_there_count():
 
 def test_explain_and_shares_tell_of_it():
     rig = load(Backfill, ())
-    submit(rig, 1, 500, "physics")
-    submit(rig, 2, 500, "physics")
-    submit(rig, 3, 600, "physics")
+    submit(rig, {1: 500, 2: 500, 3: 600}, "physics")
     rig.wait(120)
     (job,) = rig.answer("explain", id=2)["jobs"]
     assert job["fairshare"] == {"bank": "physics", "user": "500", "place": 2, "of": 2}
@@ -346,18 +331,17 @@ def test_explain_and_shares_tell_of_it():
 def test_a_bank_has_used_what_all_of_its_users_have():
     rig = load()
     for jobid, userid, bank, cores in ((1, 500, "two", 5), (2, 600, "two", 4), (3, 700, "one", 6)):
-        submit(rig, jobid, userid, bank, slots=cores)
+        submit(rig, {jobid: userid}, bank, slots=cores)
     rig.wait(600)
-    submit(rig, 4, 800, "two")
-    submit(rig, 5, 800, "one")
+    submit(rig, {4: 800}, "two")
+    submit(rig, {5: 800}, "one")
     assert order(rig) == [5, 4]
 
 
 def test_a_job_that_has_ended_uses_nothing_more():
     rig = load(**{"half-life": "1000d"})
-    submit(rig, 1, 500)
-    rig.wait(600)
-    rig.free(1)
+    submit(rig, {1: 500})
+    rig.free(1, after=600)
     before = used(rig)["", "500"]
     rig.wait(600)
     assert used(rig)["", "500"] == pytest.approx(before, rel=0.01)
@@ -365,8 +349,7 @@ def test_a_job_that_has_ended_uses_nothing_more():
 
 def test_a_guest_is_told_of_banks_and_of_its_own_shares():
     rig = load(Backfill, ())
-    for jobid, userid in ((1, 500), (2, 600)):
-        submit(rig, jobid, userid, "physics", slots=4)
+    submit(rig, {1: 500, 2: 600}, "physics", slots=4)
     rig.client.userid, rig.client.rolemask = 600, 2
     answer = rig.answer("shares")
     assert [(one["bank"], one["user"]) for one in answer["shares"]] == [

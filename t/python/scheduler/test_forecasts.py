@@ -16,15 +16,11 @@ def estimates(rig, jobids):
 def test_a_promise_that_fair_share_will_take_is_not_told_again_and_again():
     """The user of job 2 will have used more than that of job 3 when job 1 ends."""
     rig = Rig(R(1, 4), Backfill, config={"fairshare": {"period": "1m"}})
-    rig.alloc(5, jobspec(3, duration=100), userid=1002)
-    rig.wait(50)
+    rig.arrive(5, jobspec(3, duration=100), userid=1002, wait=50)
     rig.free(5)
-    rig.alloc(1, jobspec(3, duration=1000), userid=1001)
-    rig.alloc(2, jobspec(4, duration=100), userid=1001)
-    rig.alloc(3, jobspec(4, duration=100), userid=1002)
-    rig.wait(3)
-    rig.alloc(4, jobspec(1, duration=10))
-    rig.wait(20)
+    rig.alloc({1: jobspec(3, duration=1000), 2: jobspec(4, duration=100)}, userid=1001)
+    rig.arrive(3, jobspec(4, duration=100), userid=1002, wait=3)
+    rig.arrive(4, jobspec(1, duration=10), wait=20)
     rig.free(4)
     rig.wait(5)
     told = [one["annotations"]["sched"] for one in rig.answers(2)]
@@ -50,13 +46,11 @@ class _Later(AdmissionRule):
 def test_a_promise_that_a_projection_has_passed_is_not_shown(seconds):
     """Within the time to play, or (of a second each) beyond it."""
     rig = Rig(R(1, 4), ruled(Backfill, lambda host: _Later(host, seconds)))
-    rig.alloc(1, jobspec(3, duration=100))
-    rig.alloc(2, jobspec(4, duration=100))
+    rig.alloc({1: jobspec(3, duration=100), 2: jobspec(4, duration=100)})
     for jobid in range(3, 6):  # each makes a pass, and a projection
         rig.wait(5)
         assert rig.estimate(2) is None
-        rig.alloc(jobid, jobspec(1, duration=3))
-        rig.wait(4)
+        rig.arrive(jobid, jobspec(1, duration=3), wait=4)
         rig.free(jobid)
     assert (
         len([one for one in rig.answers(2, 1) if "t_estimate" in one["annotations"]["sched"]]) < 3
@@ -69,8 +63,7 @@ def test_jobs_that_all_wait_for_rules_are_told_what_changes():
     rig = Rig(R(4, 4), Backfill, config={"limits": limits})
     rig.alloc(1, jobspec(1, nodes=1, exclusive=True, duration=100))
     rig.alloc(2, jobspec(1, nodes=1, exclusive=True, duration=500))
-    rig.alloc(3, jobspec(1, nodes=2, exclusive=True, duration=10))
-    rig.wait(3)
+    rig.arrive(3, jobspec(1, nodes=2, exclusive=True, duration=10), wait=3)
     assert rig.estimate(3) == (500, "planned")
     rig.expire(2, rig.now + 300)
     rig.wait(3)
@@ -84,13 +77,11 @@ def test_jobs_that_all_wait_for_rules_are_told_what_changes():
 def test_as_many_jobs_as_may_are_told_an_expected_start():
     """Jobs of whole nodes, which wait for one another."""
     rig = Rig(R(4, 2), Backfill, "queue-depth=unlimited", "estimate-depth=5", "reason-depth=3")
-    rig.alloc(range(1, 12), jobspec(4, cores=2, duration=100))
-    rig.wait(10)
+    rig.arrive(range(1, 12), jobspec(4, cores=2, duration=100), wait=10)
     assert estimates(rig, range(1, 12)) == [2, 3, 4, 5, 6]
     assert len(rig.sched.forecasts.told) == 5
     # Who is not among them any more has none.
-    rig.alloc((20, 21), jobspec(4, cores=2, duration=100), priority=17)
-    rig.wait(10)
+    rig.arrive((20, 21), jobspec(4, cores=2, duration=100), priority=17, wait=10)
     assert estimates(rig, [*range(1, 12), 20, 21]) == [2, 3, 4, 20, 21]
     rig.cancel(20)
     rig.wait(10)

@@ -63,8 +63,7 @@ def test_hosts_that_are_not_there_are_not_listed(rig, hosts):
 def test_a_constraint_that_costs_too_much_is_refused(rig, constraint):
     assert "invalid hostlist" in (said := when(rig, constraints=constraint)[0]) or "terms" in said
     rig.client.userid, rig.client.rolemask = 0, 1
-    rig.alloc(1, jobspec(1, constraints=constraint))
-    rig.alloc(2, jobspec(1))
+    rig.alloc({1: jobspec(1, constraints=constraint), 2: jobspec(1)})
     assert "cannot parse jobspec" in rig.denied(1) and rig.started() == [2]
 
 
@@ -137,8 +136,7 @@ def large(bytes=0, values=0):
 )
 def test_a_jobspec_that_is_too_large_is_not_parsed(spec, arg, option):
     rig = Rig(R(8, 4), "sched-backfill", *([arg] if arg else []))
-    rig.alloc(1, spec)
-    rig.alloc(2, jobspec(1))
+    rig.alloc({1: spec, 2: jobspec(1)})
     assert option in rig.denied(1) and rig.started() == [2]
     for topic in ("sched.when", "feasibility.check", "sched.explain"):
         errnum, text = rig.ask(topic, {"jobspec": spec})

@@ -383,8 +383,7 @@ def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
     monkeypatch.setattr(Scheduler, "pool_class", guide_pool())
     rig = Rig(R(1, 4), name)
     for jobid in (1, 2, 3):
-        rig.alloc(jobid, jobspec(3, duration=60))
-        rig.wait(1)
+        rig.arrive(jobid, jobspec(3, duration=60), wait=1)
     rig.free(1)
     assert rig.started() == [1, 2]
     assert rig.shown(3).keys() == {"t_estimate"}

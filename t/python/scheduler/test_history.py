@@ -127,12 +127,10 @@ class JobList(FunctionService):
 
 def run_job(rig, jobid, run, cleanup=0):
     """Run a job of user 7, whose resources come back some seconds after its end."""
-    rig.alloc(jobid, SPEC, userid=7)
-    rig.wait(run)
+    rig.arrive(jobid, SPEC, userid=7, wait=run)
     if "job-list" in rig.instance.services:
         rig.instance.services["job-list"].add(jobid, run, cleanup=cleanup)
-    rig.wait(cleanup)
-    rig.free(jobid)
+    rig.free(jobid, after=cleanup)
     rig.settle()
 
 

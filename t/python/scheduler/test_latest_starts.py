@@ -94,8 +94,7 @@ def test_a_running_job_that_is_given_more_time_makes_promises_void(rig):
     assert rig.shown(2)["t_latest"] == rig.begin + 2 * HOUR
     assert stats(rig)["void"] == {"extended": 1}
     rig.expire(1, rig.begin + 2 * HOUR + 1000)
-    rig.wait(2 * HOUR + 500)
-    rig.free(1)
+    rig.free(1, after=2 * HOUR + 500)
     assert rig.started() == [1, 2]
     assert stats(rig)["void"] == {"extended": 2}
     assert stats(rig)["kept"] == 2 and stats(rig)["violated"] == 0
@@ -104,24 +103,19 @@ def test_a_running_job_that_is_given_more_time_makes_promises_void(rig):
 def test_what_starts_late_makes_those_behind_it_late_who_are_told_at_once():
     rig = rig_with("within=0")
     begin = rig.now
-    rig.alloc(1, whole(2, 100))
-    rig.alloc(2, whole(4, 300))
-    rig.alloc(3, whole(4, 50))
+    rig.alloc({1: whole(2, 100), 2: whole(4, 300), 3: whole(4, 50)})
     assert [rig.shown(jobid)["t_latest"] - begin for jobid in (2, 3)] == [100, 400]
-    rig.wait(150)
-    rig.free(1)
+    rig.free(1, after=150)
     assert rig.started() == [1, 2]
     assert rig.shown(3)["t_latest"] - begin == 450
-    rig.wait(300)
-    rig.free(2)
+    rig.free(2, after=300)
     assert rig.started() == [1, 2, 3]
     assert stats(rig)["void"] == {"late": 2} and stats(rig)["violated"] == 0
 
 
 def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no_latest_start():
     rig = rig_with("within=0")
-    rig.alloc(1, whole(4, 100))
-    rig.arrive(2, whole(4, 50))
+    rig.arrive({1: whole(4, 100), 2: whole(4, 50)})
     rig.resource.update(down="0")
     assert "t_latest" not in rig.shown(2)
     assert stats(rig)["void"] == {"resources": 1}
@@ -136,8 +130,7 @@ def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no
             return None if self.no is None else Deferral(self.no)
 
     rig = Rig(R(4, 4), ruled(Backfill, NotYet), "promise=all", "within=1h")
-    rig.alloc(1, whole(4, 100))
-    rig.alloc(2, whole(4, 50))
+    rig.alloc({1: whole(4, 100), 2: whole(4, 50)})
     assert "t_latest" in rig.shown(2)
     rig.rule("not-yet").no = "not today"
     rig.free(1)
@@ -175,10 +168,7 @@ def test_a_job_behind_one_without_a_limit_has_a_latest_start_as_soon_as_that_is_
 def test_a_job_that_can_never_run_is_denied(args):
     """When it comes, and when its nodes leave; it never fits, so that it is never tried."""
     rig = Rig(R(4, 4), "sched-backfill", *args)
-    rig.alloc(1, whole(3, 100))
-    rig.alloc(2, whole(5, 100))
-    rig.alloc(3, whole(4, 100))
-    rig.arrive(4, whole(4, 200))
+    rig.arrive({1: whole(3, 100), 2: whole(5, 100), 3: whole(4, 100), 4: whole(4, 200)})
     rig.alloc(5, whole(5, 100))
     assert rig.denied(2) and rig.denied(5)
     assert rig.answers(3, 2) == rig.answers(4, 2) == []
@@ -192,8 +182,7 @@ def test_a_job_that_can_never_run_is_denied(args):
 def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, what):
     (tmp_path / "site.py").write_text(f"def f(scheduler, job):\n    return {what}\n")
     rig = rig_with("within=1h", "rank=expansion", f"{option}={tmp_path / 'site.py'}:f")
-    rig.alloc(1, whole(3, 100))
-    rig.alloc(2, whole(4, 50))
+    rig.alloc({1: whole(3, 100), 2: whole(4, 50)})
     rig.alloc((3, 4), whole(1, 50))
     assert rig.started() == [1, 3]
     rig.free(1)
@@ -215,8 +204,7 @@ def test_a_site_derives_from_it():
     rig = Rig(R(4, 4), LongestFirst, "promise=all")
     begin = rig.now
     rig.arrive(1, whole(4, 50))
-    for jobid, nodes, duration in [(2, 4, 10), (3, 1, 20), (4, 4, 30)]:
-        rig.alloc(jobid, whole(nodes, duration))
+    rig.alloc({2: whole(4, 10), 3: whole(1, 20), 4: whole(4, 30)})
     assert [rig.shown(id)["t_latest"] - begin for id in (2, 3, 4)] == [60, 600, 70]
     rig.free(1)
     assert rig.started() == [1, 4]
@@ -228,8 +216,7 @@ def test_a_site_derives_from_it():
 def test_a_head_by_a_rank_that_changes_is_promised_nothing(args, kind):
     rig = Rig(R(4, 4), "sched-backfill", *args)
     rig.arrive(1, whole(3, 100))
-    rig.alloc(2, whole(4, 50))
-    rig.alloc(3, whole(1, 5000))
+    rig.alloc({2: whole(4, 50), 3: whole(1, 5000)})
     assert rig.shown(2)["t_estimate"] == rig.sched.running[1].end
     assert rig.shown(2)["t_estimate_kind"] == kind
 
@@ -246,8 +233,7 @@ def test_questions_know_ranks_and_latest_starts():
     begin = rig.now
     rig.arrive(1, whole(3, 100))
     rig.arrive(2, whole(4, 50))
-    rig.alloc(3, whole(1, 5000))
-    rig.wait(2)
+    rig.arrive(3, whole(1, 5000), wait=2)
     answer = rig.answer("explain", id=2)
     job = answer["jobs"][0]
     assert job["t_latest"] == begin + HOUR
@@ -443,8 +429,7 @@ def test_latest_starts_of_canceled_jobs_are_kept_for_the_last_of_them(rig, monke
 
 def test_latest_starts_are_written_once_a_minute(rig):
     for jobid in range(3, 43):
-        rig.alloc(jobid, whole(4, 50))
-        rig.wait(3)
+        rig.arrive(jobid, whole(4, 50), wait=3)
     written = [commit for commit in rig.kvs.commits if commit["changes"][0][0] == KEY]
     assert len(written) == 1 + 120 // 60
 

@@ -55,9 +55,7 @@ def test_a_job_waits_while_its_licences_are_in_use(policy, args, plan):
 @POLICIES
 def test_a_job_that_waits_for_nodes_meanwhile_says_so(policy, args):
     rig = load(policy, args)
-    rig.alloc(1, wants(2, slots=8))
-    rig.alloc(2, jobspec(8, duration=100))
-    rig.alloc(3, wants(1))
+    rig.alloc({1: wants(2, slots=8), 2: jobspec(8, duration=100), 3: wants(1)})
     assert rig.started() == [1, 2]
     rig.alloc(4, jobspec(8, duration=200), priority=20)
     rig.alloc(5, jobspec(16, duration=100), priority=18)
@@ -88,8 +86,7 @@ def test_a_job_that_waits_for_nodes_meanwhile_says_so(policy, args):
 )
 def test_what_can_never_be_had_is_denied(policy, args, licenses, note):
     rig = load(policy, args)
-    rig.alloc(1, jobspec(1, licenses=licenses))
-    rig.alloc(2, wants(2))
+    rig.alloc({1: jobspec(1, licenses=licenses), 2: wants(2)})
     assert rig.denied(1) == note
     assert rig.started() == [2]
     assert not rig.logged(3)
@@ -118,8 +115,7 @@ def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
 @POLICIES
 def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are(policy, args):
     rig = Rig(R(4, 4), policy, *args)
-    rig.alloc(1, jobspec(16))
-    rig.arrive(2, wants(5))
+    rig.arrive({1: jobspec(16), 2: wants(5)})
     rig.reconfigure({"licenses": {"matlab": 3}})
     assert rig.denied(2) == "licenses: needs 5 of matlab, there are 3"
 
@@ -144,8 +140,7 @@ def test_what_is_wrong_with_an_entry(value, text):
 
 def test_answers():
     rig = load(Backfill, (), matlab={"total": 3, "reserved": 1}, ansys=0)
-    rig.alloc(1, wants(2))
-    rig.alloc(2, wants(1))
+    rig.alloc({1: wants(2), 2: wants(1)})
     answer = rig.answer("limits")
     assert answer["licenses"] == [
         {"name": "ansys", "total": 0, "reserved": 0, "plan": False, "used": 0, "waiting": 0},
@@ -180,13 +175,11 @@ def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
     assert rig.estimate(2) == (100, "promised")
     assert rig.reason(2) == "licenses: matlab 2 of 3 in use; needs 3"
     rig.alloc(3, wants(1, duration=200))  # would not be back by then
-    rig.alloc(4, wants(1, duration=50))
-    rig.alloc(5, jobspec(1, duration=1000))
+    rig.alloc({4: wants(1, duration=50), 5: jobspec(1, duration=1000)})
     assert rig.started() == [1, 4, 5]
     rig.free(4)
     assert rig.started() == [1, 4, 5]
-    rig.wait(50)
-    rig.free(1)
+    rig.free(1, after=50)
     assert rig.started() == [1, 4, 5, 2]
     check(rig)
     rig.free(2)
@@ -284,8 +277,7 @@ def test_a_file_that_cannot_be_read_costs_nothing_but_a_line(text, tmp_path):
     else:
         write(path, text)
     rig = load(Fifo, (), **matlab(path))
-    rig.alloc(1, wants(4))
-    rig.wait(100)
+    rig.arrive(1, wants(4), wait=100)
     assert 1 in rig.sched.running
     found = listed(rig)
     assert (found["elsewhere"], found["age"], found["stale"]) == (0, None, True)

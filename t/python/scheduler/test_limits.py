@@ -171,9 +171,7 @@ def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
         "two": {"per": "user", "queues": ["b"], "max": {"nodes": 2, "cores": 1}, "deny": True},
     }
     rig = load(policy, args, limits)
-    rig.alloc(1, nodes(3, queue="a"), userid=7)
-    rig.alloc(2, nodes(3, queue="b"), userid=7)
-    rig.alloc(3, spec(2, queue="b"), userid=7)
+    rig.alloc({1: nodes(3, queue="a"), 2: nodes(3, queue="b"), 3: spec(2, queue="b")}, userid=7)
     rig.alloc(4, spec(3, nodes=3, queue="a"), userid=7)  # not whole nodes, but three
     rig.alloc(5, spec(9, queue="a"), userid=7)  # at best four cores on each of three
     assert rig.started() == []
@@ -193,8 +191,7 @@ def test_slots_on_at_best_more_nodes_than_are_allowed_can_never_start(policy, ar
     machine["execution"]["R_lite"] = [small, large]
     limit = {"per": "user", "users": ["7"], "max": {"nodes": 2}, "deny": True}
     rig = Rig(machine, policy, *args, config={"limits": {"one": limit}})
-    for jobid, cores in ((1, 10), (2, 11)):
-        rig.alloc(jobid, spec(cores), userid=7)
+    rig.alloc({1: spec(10), 2: spec(11)}, userid=7)
     assert rig.started() == [1]
     assert rig.denied(2) == "limit one: needs 3 nodes, at most 2 are allowed"
     check(rig)
@@ -224,8 +221,7 @@ def test_order_strict_keeps_the_allowance_for_the_first(policy, args, canceled):
     limits = {"one": {"per": "user", "max": {"nodes": 3}, "order": "strict"}}
     rig = load(policy, args, limits)
     rig.arrive((1, 2), nodes(1), userid=7)
-    rig.alloc(3, nodes(3), userid=7)
-    rig.alloc(4, nodes(1), userid=7)
+    rig.alloc({3: nodes(3), 4: nodes(1)}, userid=7)
     rig.alloc(5, nodes(1), userid=8)
     assert rig.started() == [1, 2, 5]
     assert rig.reason(4) == "limit one: behind ƒ4, which waits for it"
@@ -295,11 +291,9 @@ def test_a_start_that_a_soft_limit_may_delay_is_planned(most, then):
     limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": most}, "soft": True}}
     rig = load(Backfill, ("promise=4",), limits)
     rig.arrive(1, nodes(4), userid=8)
-    rig.alloc(2, nodes(3), userid=7)
-    rig.wait(3)
+    rig.arrive(2, nodes(3), userid=7, wait=3)
     assert rig.estimate(2) == (100, "planned")
-    rig.alloc(3, nodes(4), userid=9)
-    rig.wait(3)
+    rig.arrive(3, nodes(4), userid=9, wait=3)
     assert rig.estimate(2) == (then, "planned")
 
 
@@ -330,11 +324,9 @@ def test_a_deferred_job_has_no_estimate_where_none_is_made():
     rig = load(Backfill, ("estimate-depth=0",), {"one": {"per": "user", "max": {"jobs": 1}}})
     begin = rig.now
     rig.alloc(1, nodes(3, duration=100), userid=7)
-    rig.alloc(2, nodes(4), userid=8)
-    rig.wait(5)
+    rig.arrive(2, nodes(4), userid=8, wait=5)
     assert rig.shown(2)["t_estimate"] == pytest.approx(begin + 100, abs=0.1)
-    rig.alloc(3, nodes(1, duration=50), userid=8)
-    rig.wait(100)
+    rig.arrive(3, nodes(1, duration=50), userid=8, wait=100)
     rig.free(1)
     rig.wait(70)
     assert rig.started() == [1, 3], "it outlives its limit"
@@ -348,9 +340,7 @@ def test_jobs_in_a_reservation(policy, args, counts):
     rig = Rig(R(4, 4))
     table = {"start": "2020-01-01T00:00:00Z", "duration": "30000d", "nodes": 2, "users": ["7"]}
     load(policy, args, limits, rig, reservations={"class": table})
-    rig.alloc(1, nodes(1), userid=7)
-    rig.alloc(2, nodes(1, reservation="class"), userid=7)
-    rig.wait(2)
+    rig.arrive({1: nodes(1), 2: nodes(1, reservation="class")}, userid=7, wait=2)
     assert rig.started() == ([1] if counts else [1, 2])
     rig.free(1)
     assert rig.started() == [1, 2]
@@ -555,8 +545,7 @@ def test_the_limit_of_explain_is_that_of_the_reason(policy, args):
         "second": {"per": "instance", "max": {"cores": 8}},
     }
     rig = load(policy, args, limits)
-    rig.alloc(1, nodes(1, duration=100), userid=7)
-    rig.alloc(2, nodes(2, duration=100), userid=7)
+    rig.alloc({1: nodes(1, duration=100), 2: nodes(2, duration=100)}, userid=7)
     rig.arrive(3, nodes(1, duration=100), userid=8)
     rig.alloc(4, nodes(1, duration=100), userid=7)
     (job,) = rig.answer("explain", id=4)["jobs"]
@@ -698,8 +687,7 @@ def test_with_latest_starts_every_job_within_a_limit_is_examined(monkeypatch):
     rig.arrive(2, nodes(2, duration=1000), userid=8)
     rig.alloc(3, nodes(4, duration=1000), userid=9)
     rig.alloc(range(10, 80), nodes(1, duration=5000), userid=7)
-    rig.alloc(80, nodes(1, duration=300), userid=7)
-    rig.wait(100)
+    rig.arrive(80, nodes(1, duration=300), userid=7, wait=100)
     rig.free(1)
     rig.settle()
     assert rig.started() == [1, 2, 80]

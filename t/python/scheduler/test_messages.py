@@ -116,8 +116,7 @@ def test_payloads_that_are_no_object(rig, topic, text):
 
 @pytest.mark.parametrize("again", [1, 2], ids=["running", "pending"])
 def test_a_second_request_for_a_job_is_ignored(rig, again):
-    rig.alloc(1, jobspec(16))
-    rig.arrive(2, jobspec(1))
+    rig.arrive({1: jobspec(16), 2: jobspec(1)})
     rig.arrive(again, jobspec(1))
     (line,) = rig.logged(ERR)
     assert line.endswith(": a second request is ignored")
@@ -418,8 +417,7 @@ def test_a_schedule_that_raises_costs_that_pass_and_backs_off():
     assert max(delays) <= sched.SCHED_DELAY_MAX + 0.01
     assert sched.stats_get()["errors"] == 11
     sched.broken = False
-    rig.alloc(20)
-    rig.wait(2)
+    rig.arrive(20, wait=2)
     assert len(rig.started()) == 4
 
 
@@ -454,8 +452,7 @@ def test_updates_are_applied_as_a_unit_down_over_up_shrink_over_both():
 
 
 def test_shrink_denies_what_became_infeasible_but_drain_does_not(rig):
-    rig.alloc(1, jobspec(1))
-    rig.alloc(2, jobspec(1, nodes=4, cores=4))
+    rig.alloc({1: jobspec(1), 2: jobspec(1, nodes=4, cores=4)})
     rig.resource.update(down="3")
     assert rig.answers(2) == []
     rig.resource.update(down="3", shrink="3")

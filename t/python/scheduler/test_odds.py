@@ -277,8 +277,7 @@ def test_a_promise_is_kept_so_odds_are_not_beyond_it():
 
 def test_pending_jobs_are_told():
     rig = busy(Fifo, "odds-depth=2")
-    rig.alloc((2, 3, 4), SPEC, userid=7)
-    rig.wait(30)
+    rig.arrive((2, 3, 4), SPEC, userid=7, wait=30)
     told = [rig.shown(jobid).get("t_likely") for jobid in (2, 3, 4)]
     assert told == [rig.begun + 50, rig.begun + 100, None]
     assert rig.shown(2)["t_p90"] == rig.begun + 100
@@ -292,8 +291,7 @@ def test_pending_jobs_are_told():
 @pytest.mark.parametrize("args", [(), ("odds-depth=0",)])
 def test_where_time_is_virtual_they_are_told_only_if_that_was_asked_for(args):
     rig = busy(Fifo, *args)
-    rig.alloc(2, SPEC, userid=7)
-    rig.wait(30)
+    rig.arrive(2, SPEC, userid=7, wait=30)
     assert "t_likely" not in rig.shown(2) and "t_estimate" in rig.shown(2)
 
 
@@ -318,8 +316,7 @@ def test_what_was_learnt_is_there_after_a_reload():
     rig = busy("sched-fifo")
     rig.alloc(2, SPEC, userid=7)
     explained(rig, 2)
-    rig.wait(80)
-    rig.free(1)
+    rig.free(1, after=80)
     rig.settle()
     kept = list(rig.sched.odds.text())
     rig.unload()
@@ -389,8 +386,7 @@ def test_a_question_costs_so_many_plays_and_the_same_again_none(plays, outdate):
 def test_users_are_told_in_rounds(plays):
     rig = busy(Fifo, "odds-depth=64")
     for jobid in range(2, 26):
-        rig.alloc(jobid, SPEC, userid=7)
-        rig.wait(1)
+        rig.arrive(jobid, SPEC, userid=7, wait=1)
     rounds = plays.count(("estimates", True))
     assert 1 < rounds <= 1 + 24 // odds_service.ROUND_INTERVAL_S
 

@@ -48,9 +48,7 @@ def test_a_limited_depth_must_not_hide_a_queue(module):
 def test_questions_know_the_order(module):
     rig = make(module, "order=queue")
     begin = rig.now
-    rig.alloc(1, whole(4, "a", 1000))
-    rig.alloc(2, whole(4, "a"))
-    rig.wait(2)
+    rig.arrive({1: whole(4, "a", 1000), 2: whole(4, "a")}, wait=2)
 
     def when(queue):
         answer = rig.answer("when", jobspec=whole(2, queue, 60))

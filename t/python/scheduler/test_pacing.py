@@ -138,8 +138,7 @@ def test_a_yielded_number_is_a_wait():
 
     rig = Rig(R(1, 1), Patient)
     sched = rig.sched
-    rig.alloc(1)
-    rig.wait(10)
+    rig.arrive(1, wait=10)
     steps = [later - sooner for sooner, later in zip(sched.times, sched.times[1:])]
     assert steps == [2.5, 0.0, 0.5, 0.0]
 
@@ -161,8 +160,7 @@ def test_a_generator_that_will_not_close_is_counted():
     rig = Rig(R(1, 1), Stubborn)
     sched = rig.sched
     rig.arrive(1)
-    rig.alloc(2)
-    rig.wait(1)
+    rig.arrive(2, wait=1)
     assert sched.stats_get()["errors"] == 1
 
 
@@ -188,8 +186,7 @@ def test_a_forecast_runs_to_its_end_and_then_once_more():
     rig.arrive(2)
     assert sched.notes == ["begin"]
     for jobid in (3, 4, 5):
-        rig.alloc(jobid)
-        rig.wait(0.1)
+        rig.arrive(jobid, wait=0.1)
     assert sched.notes == ["begin"]
     rig.wait(10)
     assert sched.notes == ["begin", 0, 1, 2] * 2
@@ -212,8 +209,7 @@ def test_a_costly_forecast_rests_nine_times_as_long():
     rig = Rig(R(1, 1), Costly)
     sched = rig.sched
     sched._passes.forecasts.stopwatch = lambda: Watch.reading
-    rig.alloc((1, 2))
-    rig.wait(20)
+    rig.arrive((1, 2), wait=20)
     assert [later - sooner for sooner, later in zip(sched.steps, sched.steps[1:])] == [4.5, 4.5]
 
 
@@ -227,8 +223,7 @@ def test_stale_annotations_after_the_answer_are_dropped(answer):
 
     rig = Rig(R(1, 1), Late)
     rig.alloc(1)
-    rig.alloc(2, jobspec(1))
-    rig.wait(1)
+    rig.arrive(2, jobspec(1), wait=1)
     if answer == "success":
         rig.free(1)
     elif answer == "deny":

@@ -80,8 +80,7 @@ def test_what_can_never_be_is_denied_with_numbers(policy, args):
     found = rig.answer("when", jobspec=spec(5, required()))
     assert (found["verdict"], found["reason"]) == ("never", text)
     assert rig.answer("when", jobspec=spec(4, required()))["verdict"] == "now"
-    rig.alloc(2, spec(6, required(segment=3)))
-    rig.alloc(3, spec(20, required(segment=4)))
+    rig.alloc({2: spec(6, required(segment=3)), 3: spec(20, required(segment=4))})
     rig.alloc(4, spec(15, required(segment=3)))
     assert rig.started() == [2] and len(racks(rig, 2)) == 2
     assert "20" in rig.denied(3)
@@ -164,8 +163,7 @@ def test_when_and_explain_say_why():
 def test_a_preferred_job_waits_for_a_rack_and_then_takes_any_nodes(policy, args):
     rig = load(policy, args)
     occupy(rig)
-    rig.alloc(5, spec(4, preferred(wait="10m"), duration=500))
-    rig.wait(300)
+    rig.arrive(5, spec(4, preferred(wait="10m"), duration=500), wait=300)
     assert 5 not in rig.started()
     assert rig.reason(5) == "placement: needs 4 nodes in one rack: 12 free, at most 3 in one rack"
     rig.wait(301)
@@ -187,8 +185,7 @@ def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
     rig = load()
     occupy(rig)
     rig.arrive(5, spec(12, duration=100))
-    rig.alloc(6, spec(4, preferred(wait=300), duration=500))
-    rig.wait(2)
+    rig.arrive(6, spec(4, preferred(wait=300), duration=500), wait=2)
     assert round(rig.shown(6)["t_estimate"] - rig.now) == 298
     rig.wait(310)
     assert rig.estimate(6) == (301, "planned")
@@ -202,9 +199,7 @@ def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
 
 def test_nodes_of_no_group():
     rig = load(topology={"rack": {"groups": {"a": "n[0-3]", "b": "n[4-7]"}}})
-    rig.alloc(1, spec(4))
-    rig.alloc(2, spec(4, required()))
-    rig.alloc(3, spec(5, required()))
+    rig.alloc({1: spec(4), 2: spec(4, required()), 3: spec(5, required())})
     assert rig.ranks(1) <= set(range(8, 16)), "they are of no use to others"
     assert rig.ranks(2) == {0, 1, 2, 3}
     assert "need 5 nodes in one rack, at most 4 in one rack" in rig.denied(3)
@@ -328,10 +323,8 @@ def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
     )
     assert (found["block"]["idle_groups"], found["block"]["idle_nodes"]) == (0, 7)
     rig.alloc(3, spec(4, required()))  # has the last one
-    rig.alloc(4, spec(4, required()))
-    rig.alloc(5, spec(4, preferred(wait=100)))
-    rig.alloc(6, spec(8, {"level": "block"}))
-    rig.arrive(7, spec(16))
+    rig.alloc({4: spec(4, required()), 5: spec(4, preferred(wait=100))})
+    rig.arrive({6: spec(8, {"level": "block"}), 7: spec(16)})
     found = told()
     assert found["rack"]["waiting"] == 2 and found["block"]["waiting"] == 1
     assert (found["rack"]["idle_groups"], found["rack"]["idle_nodes"]) == (0, 3)

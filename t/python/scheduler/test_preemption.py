@@ -42,10 +42,11 @@ def make(*policy, nodes=4, cores=4, config=None, tree=False, **keys):
     return instance
 
 
-def standby(instance, nodes=1, duration=10000, queue="standby", exclusive=True, **keys):
+def standby(instance, nodes=1, duration=10000, queue="standby", exclusive=True, wait=0, **keys):
+    """A job, examined by the scheduler; `wait` seconds pass."""
     keys.update(queue=queue, exclusive=exclusive)
     job = instance.submit(nodes=nodes, duration=duration, **keys)
-    instance.run_until_idle()
+    instance.advance(wait) if wait else instance.run_until_idle()
     return job
 
 
@@ -56,8 +57,7 @@ def batch(instance, nodes=1, duration=1000, queue="batch", **keys):
 def warned(instance):
     """A job on the only node, and one that is to have it, 30 s later."""
     victim = standby(instance)
-    taker = batch(instance)
-    instance.advance(30)
+    taker = batch(instance, wait=30)
     assert [severity for severity, _ in exceptions(victim)] == [1]
     assert taker.reason_pending.startswith("1 job of standby ends for it at ")
     start = f"preemption: {taker.name} is to start by ending {victim.name}: 1 job of standby ("
@@ -112,8 +112,7 @@ def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
     victims = [standby(instance) for _ in range(4)]
     assert all(job.state == "running" for job in victims)
     instance.advance(3600)
-    taker = batch(instance, 2)
-    instance.advance(5)
+    taker = batch(instance, 2, wait=5)
     warned = [job for job in victims if exceptions(job)]
     assert len(warned) == 2
     assert all(job.signals == [signal.SIGUSR1] for job in warned)
@@ -149,14 +148,11 @@ def test_nobody_takes_from_an_equal_or_a_higher_rank():
     )
     instance = make(config=config, nodes=2)
     low, high = standby(instance, queue="scavenger"), standby(instance)
-    equal = standby(instance)
-    instance.advance(60)
+    equal = standby(instance, wait=60)
     assert equal.state == "running" and low.result == "failed" and high.state == "running"
-    again = standby(instance, queue="scavenger")
-    instance.advance(60)
+    again = standby(instance, queue="scavenger", wait=60)
     assert again.state == "pending"
-    first = batch(instance)
-    instance.advance(60)
+    first = batch(instance, wait=60)
     assert first.state == "running"
     assert high.result == "failed" or equal.result == "failed"
 
@@ -183,17 +179,14 @@ def test_a_job_takes_only_when_it_has_waited_and_from_who_has_run_long_enough():
         nodes=1, config=tables(standby={"queues": ["standby"], "after": "10m", "wait": "1m"})
     )
     victim = standby(instance)
-    taker = batch(instance)
-    instance.advance(590)
+    taker = batch(instance, wait=590)
     assert victim.state == "running"
     instance.advance(15)
     assert victim.result == "failed" and taker.state == "running"
     taker.end()
-    late = standby(instance)
-    instance.advance(700)
+    late = standby(instance, wait=700)
     assert late.state == "running"
-    taker = batch(instance)
-    instance.advance(55)
+    taker = batch(instance, wait=55)
     assert late.state == "running"
     instance.advance(10)
     assert late.result == "failed" and taker.state == "running"
@@ -203,10 +196,8 @@ def test_a_job_takes_only_when_it_has_waited_and_from_who_has_run_long_enough():
 def test_a_job_whose_turn_comes_within_the_grace_takes_nothing(policy):
     instance = make(*policy, nodes=2)
     victim = standby(instance)
-    standby(instance, duration=1000)
-    instance.advance(900)
-    taker = batch(instance)
-    instance.advance(200)
+    standby(instance, duration=1000, wait=900)
+    taker = batch(instance, wait=200)
     assert taker.state == "running"
     assert victim.state == "running" and exceptions(victim) == []
 
@@ -216,8 +207,7 @@ def test_in_strict_order_only_the_next_job_takes(module):
     instance = make(module, nodes=2)
     victims = [standby(instance), standby(instance)]
     first = batch(instance, 2)
-    second = batch(instance, 1)
-    instance.advance(130)
+    second = batch(instance, 1, wait=130)
     assert first.state == "running" and second.state == "pending"
     assert [job.result for job in victims] == ["failed", "failed"]
 
@@ -230,8 +220,7 @@ def test_in_strict_order_only_the_next_job_takes(module):
 def test_preemptible_after_counts_elsewhere_only_with_attribute(table, after, ended):
     instance = make(nodes=1, config=tables(offered=table))
     offered = batch(instance, **{"preemptible-after": after}, duration=10000)
-    taker = batch(instance)
-    instance.advance(290)
+    taker = batch(instance, wait=290)
     assert offered.state == "running"
     instance.advance(15)
     assert (taker.state == "running") is (offered.result == "failed") is ended
@@ -251,8 +240,7 @@ def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
     instance = make(*policy, nodes=1, tree=tree, config=config)
     jobs = [standby(instance, slots=1, userid=7, **SHARED) for _ in range(2)]
     instance.advance(3600)
-    taker = batch(instance, slots=1, userid=8, **SHARED)
-    instance.advance(5)
+    taker = batch(instance, slots=1, userid=8, **SHARED, wait=5)
     assert all(exceptions(job) for job in jobs) and taker.state == "pending"
     instance.advance(130)
     assert [job.result for job in jobs] == ["failed", "failed"]
@@ -270,8 +258,7 @@ def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
     elsewhere = [standby(instance, slots=2, userid=9, **SHARED) for _ in range(2)]
     assert {job.ranks for job in elsewhere} == {"1"} and beside.ranks == "0"
     instance.advance(3600)
-    taker = batch(instance, slots=1, userid=8, **SHARED)
-    instance.advance(130)
+    taker = batch(instance, slots=1, userid=8, **SHARED, wait=130)
     assert taker.state == "running" and taker.ranks == "1"
     assert beside.state == "running"
     assert [job.result for job in elsewhere] == ["failed", "failed"]
@@ -289,13 +276,11 @@ def test_beyond_the_most_that_may_end_or_be_lost_nobody_ends(most, text):
     instance = make(config=tables(standby={"queues": ["standby"], "max": most}))
     jobs = [standby(instance) for _ in range(4)]
     instance.advance(3600)
-    large = batch(instance, 3)
-    instance.advance(60)
+    large = batch(instance, 3, wait=60)
     assert large.state == "pending" and all(job.state == "running" for job in jobs)
     assert dry_run(instance, large)["reason"] == text
     large.cancel()
-    small = batch(instance, 1)
-    instance.advance(60)
+    small = batch(instance, 1, wait=60)
     assert small.state == "running"
 
 
@@ -322,8 +307,7 @@ def test_a_job_that_is_being_cleaned_up_is_waited_for():
     ending.clean_up = 30.0
     ending.post("exception", type="exec", severity=0, note="")
     ending.fail("out of memory")
-    taker = batch(instance)
-    instance.advance(40)
+    taker = batch(instance, wait=40)
     assert taker.state == "running"
     assert exceptions(other) == []
 
@@ -332,8 +316,7 @@ def test_a_job_whose_end_is_not_known_is_left_alone():
     instance = make(nodes=1, check_errors=False)
     job = standby(instance)
     instance.job_info.eventlogs[job.id] = None
-    taker = batch(instance)
-    instance.advance(300)
+    taker = batch(instance, wait=300)
     assert job.state == "running" and taker.state == "pending"
 
 
@@ -378,12 +361,9 @@ def test_if_the_request_changes_victims_are_told_so_and_chosen_again(policy):
 @pytest.mark.parametrize("policy", [one for one in POLICIES if len(one) < 3], ids=" ".join)
 def test_if_the_job_starts_elsewhere_nobody_ends(policy):
     instance = make(*policy, nodes=2)
-    victim = standby(instance)
-    instance.advance(1)
-    other = batch(instance, duration=50000)
-    instance.advance(10)
-    taker = batch(instance)
-    instance.advance(30)
+    victim = standby(instance, wait=1)
+    other = batch(instance, duration=50000, wait=10)
+    taker = batch(instance, wait=30)
     assert len(exceptions(victim)) == 1
     other.end()
     instance.advance(10)
@@ -403,8 +383,7 @@ def test_a_victim_is_spared_if_others_make_room_in_the_grace(policy, tree):
     other = batch(instance, None, duration=50000, **on[0])
     batch(instance, None, duration=50000, **on[1])
     victims = [standby(instance, None, **on[0]), standby(instance, None, **on[1])]
-    taker = batch(instance, None, exclusive=False, slots=4)
-    instance.advance(30)
+    taker = batch(instance, None, exclusive=False, slots=4, wait=30)
     assert all(len(exceptions(job)) == 1 for job in victims)
     other.end()
     instance.advance(60)
@@ -447,8 +426,7 @@ def test_what_another_preemption_gives_up_is_not_for_the_job(tree):
     first = standby(instance, None, slots=2, **on[0])
     first.clean_up, second.clean_up, third.clean_up = 500.0, 60.0, 120.0
     canceled = batch(instance, None, slots=3, priority=20, **on[0])
-    taker = batch(instance, None, slots=2, exclusive=False)
-    instance.advance(130)
+    taker = batch(instance, None, slots=2, exclusive=False, wait=130)
     assert first.note and second.note and third.note
     canceled.cancel()
     instance.advance(100)
@@ -476,11 +454,9 @@ def test_resources_that_come_back_in_parts_are_kept_too():
     instance = make(nodes=2)
     victim = standby(instance, 2)
     victim.clean_up = None
-    taker = batch(instance, 2)
-    instance.advance(130)
+    taker = batch(instance, 2, wait=130)
     victim.release("0")
-    small = batch(instance, 1, duration=10)
-    instance.advance(10)
+    small = batch(instance, 1, duration=10, wait=10)
     assert small.state == taker.state == "pending"
     victim.end()
     instance.advance(1)
@@ -494,8 +470,7 @@ def test_without_a_record_nobody_is_warned_or_ended():
     instance = make(nodes=1)
     victim = standby(instance)
     instance.kvs.hold()
-    taker = batch(instance)
-    instance.advance(300)
+    taker = batch(instance, wait=300)
     assert exceptions(victim) == [] and victim.state == "running"
     instance.kvs.release()
     instance.advance(110)
@@ -508,8 +483,7 @@ def test_a_job_that_goes_after_the_others_were_ended_is_counted():
     instance = make(nodes=1)
     victim = standby(instance)
     victim.clean_up = 60.0
-    taker = batch(instance)
-    instance.advance(130)
+    taker = batch(instance, wait=130)
     taker.cancel()
     instance.advance(100)
     assert victim.result == "failed"
@@ -543,8 +517,7 @@ def test_when_the_job_manager_refuses_the_job_looks_elsewhere():
     instance.advance(10)
     refused = victims[1]
     refuse_to_end(instance, refused)
-    taker = batch(instance)
-    instance.advance(300)
+    taker = batch(instance, wait=300)
     assert refused.state == "running" and victims[0].result == "failed"
     assert taker.state == "running"
     assert "Operation not permitted" in "\n".join(instance.errors)
@@ -558,8 +531,7 @@ def test_no_job_that_is_ahead_is_delayed(policy):
     batch(instance, duration=2000)
     wide = batch(instance, 4, duration=100, priority=20)
     wide_start = instance.now() + 2000
-    long = batch(instance, 1, duration=50000)
-    instance.advance(150)
+    long = batch(instance, 1, duration=50000, wait=150)
     assert long.state == "pending"
     instance.advance(2000)
     assert wide.t_start is not None and wide.t_start <= wide_start + 5
@@ -580,8 +552,7 @@ def reloaded(instance, *policy, wait=0.0):
 def test_a_reload_in_the_grace(policy, wait):
     instance = make(*policy, nodes=2)
     victims = [standby(instance), standby(instance)]
-    taker = batch(instance)
-    instance.advance(30)
+    taker = batch(instance, wait=30)
     warned = next(job for job in victims if exceptions(job))
     spared = next(job for job in victims if not exceptions(job))
     reloaded(instance, *policy, wait=wait)
@@ -602,8 +573,7 @@ def test_a_latest_start_after_a_job_whose_victim_ends_late_is_void():
     victim = standby(instance, constraints={"ranks": ["0"]})
     other = batch(instance, duration=100000, constraints={"ranks": ["2"]}, runtime=133)
     victim.clean_up = 100.0
-    taker = batch(instance, 2, duration=10, constraints={"ranks": ["0-1"]})
-    instance.advance(3)
+    taker = batch(instance, 2, duration=10, constraints={"ranks": ["0-1"]}, wait=3)
     behind = batch(instance, duration=50, constraints={"ranks": ["1"]})
     latest = behind.annotations["sched"]["t_latest"]
     instance.advance(latest - instance.now())
@@ -624,12 +594,10 @@ def test_a_place_that_breaks_a_promise_is_not_chosen_in_place_of_the_one_that_is
     victims = [standby(instance, **half, **one) for one in on]
     first = batch(instance, duration=5000, **half, **on[0])
     batch(instance, duration=500, **half, **on[1])
-    taker = batch(instance, None, slots=4, exclusive=False)
-    instance.advance(30)
+    taker = batch(instance, None, slots=4, exclusive=False, wait=30)
     first.end()
     instance.advance(2)
-    other = batch(instance, 2, exclusive=False, slots=2, duration=100)
-    instance.advance(568)
+    other = batch(instance, 2, exclusive=False, slots=2, duration=100, wait=568)
     assert [job.result for job in victims] == ["failed", "failed"]
     assert taker.ranks == "0-1" and other.t_start == pytest.approx(instance.start_time + 500)
     check(instance)
@@ -640,16 +608,14 @@ def test_a_reload_while_a_victim_is_being_ended(policy):
     instance = make(*policy, nodes=2)
     victim = standby(instance, 2)
     victim.clean_up = 100.0
-    taker = batch(instance, 2)
-    instance.advance(130)
+    taker = batch(instance, 2, wait=130)
     assert len(exceptions(victim)) == 2
     asked = {"jobspec": jobspec(1, nodes=2, exclusive=True, duration=10, queue="batch")}
     soon = pytest.approx(instance.now() + 1000, abs=20)  # not at the end of its limit
     assert instance.request("sched.when", asked)["start"] == soon
     reloaded(instance, *policy)
     assert instance.request("sched.when", asked)["start"] == soon
-    small = batch(instance, duration=5)
-    instance.advance(30)
+    small = batch(instance, duration=5, wait=30)
     assert small.state == "pending"
     instance.advance(100)
     assert taker.state == "running"
@@ -661,8 +627,7 @@ def test_a_reload_after_the_victims_have_gone(policy):
     instance = make(*policy, nodes=1)
     victim = standby(instance)
     victim.clean_up = 100.0
-    taker = batch(instance)
-    instance.advance(130)
+    taker = batch(instance, wait=130)
     instance.unload()
     instance.advance(200)
     assert victim.result == "failed"
@@ -679,8 +644,7 @@ def test_a_job_that_cannot_run_on_what_is_left_takes_nothing():
     """Ranks leave for good between the choice of victims and their deadline."""
     instance = make(nodes=3)
     victims = [standby(instance) for _ in range(3)]
-    taker = batch(instance, 3)
-    instance.advance(30)
+    taker = batch(instance, 3, wait=30)
     assert len(stored(instance)) == 1
     instance.remove_ranks(victims[0].ranks)
     instance.advance(600)
@@ -753,8 +717,7 @@ def test_a_bad_table_is_one_line_and_ends_nobody(table, text):
     assert len(instance.errors) == 1 and text in instance.errors[0], instance.errors
     assert instance.errors[0].startswith("configuration: [preemption.standby] ")
     victim = standby(instance)
-    batch(instance)
-    instance.advance(300)
+    batch(instance, wait=300)
     assert victim.state == "running"
 
 
@@ -826,8 +789,7 @@ def test_a_dry_run_names_the_victims_and_ends_nobody():
 def test_guests_are_named_no_jobs_of_others():
     instance = make(nodes=2)
     mine = standby(instance, userid=OTHER)
-    theirs = standby(instance)
-    instance.advance(10)
+    theirs = standby(instance, wait=10)
     taker = batch(instance, 2, userid=OTHER)
     answer = dry_run(instance, taker, userid=OTHER)
     assert {one["name"] for one in answer["victims"]} == {mine.name, "another job"}
@@ -864,12 +826,9 @@ def test_a_job_over_a_limit_takes_nothing(module):
     node."""
     instance = make(module, nodes=2, config={**tables(QUEUES, standby=SHORT), "limits": ONE_NODE})
     standby(instance, constraints={"ranks": ["1"]})
-    batch(instance, constraints={"ranks": ["0"]})
-    instance.advance(10)
-    whole = batch(instance)
-    instance.advance(60)
-    core = batch(instance, None, exclusive=False, slots=1)
-    instance.advance(60)
+    batch(instance, constraints={"ranks": ["0"]}, wait=10)
+    whole = batch(instance, wait=60)
+    core = batch(instance, None, exclusive=False, slots=1, wait=60)
     assert whole.state == core.state == "pending"
     assert sum(bool(exceptions(job)) for job in instance.jobs.values()) == 0
     answer = dry_run(instance, whole)
@@ -878,11 +837,9 @@ def test_a_job_over_a_limit_takes_nothing(module):
 
 def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
     instance = make(nodes=2, config={**tables(QUEUES), "limits": ONE_NODE})
-    victim = standby(instance, constraints={"ranks": ["1"]})
-    instance.advance(1)
+    victim = standby(instance, constraints={"ranks": ["1"]}, wait=1)
     other = batch(instance, queue="debug", duration=5000)
-    taker = batch(instance, constraints={"ranks": ["1"]})
-    instance.advance(20)
+    taker = batch(instance, constraints={"ranks": ["1"]}, wait=20)
     assert len(exceptions(victim)) == 1
     other.end()
     quick = batch(instance, constraints={"ranks": ["0"]}, duration=500, priority=31)
@@ -902,13 +859,11 @@ def test_a_job_that_lacks_a_licence_takes_nothing_and_one_that_has_it_does(plan)
     instance = make(nodes=2, config={**tables(standby=SHORT), "licenses": licenses})
     victims = [standby(instance, licenses={"matlab": 1}), standby(instance)]
     instance.advance(10)
-    lacks = batch(instance, licenses={"matlab": 2})
-    instance.advance(60)
+    lacks = batch(instance, licenses={"matlab": 2}, wait=60)
     assert lacks.state == "pending"
     assert all(exceptions(job) == [] for job in victims)
     lacks.cancel()
-    has = batch(instance, licenses={"matlab": 1})
-    instance.advance(60)
+    has = batch(instance, licenses={"matlab": 1}, wait=60)
     assert has.state == "running"
     assert sum(job.result == "failed" for job in victims) == 1
     check(instance)

@@ -68,8 +68,7 @@ def test_a_rule_of_a_site_is_asked_as_time_goes_on():
 
     rig = Rig(R(1, 4), ruled(Backfill, NotBefore))
     opens = rig.now + 500
-    rig.alloc(1, small())
-    rig.wait(2)
+    rig.arrive(1, small(), wait=2)
     assert rig.shown(1)["t_estimate"] == opens
     answer = rig.answer("when", jobspec=small())
     assert (answer["verdict"], answer["start"]) == ("later", opens)
@@ -108,8 +107,7 @@ def test_a_promise_that_will_not_be_kept_is_no_expected_start():
     rig = Rig(R(4, 4), Backfill, "candidates=shortest", config={"limits": limits})
     rig.alloc(1, jobspec(1, nodes=3, exclusive=True, duration=100), userid=1001)
     rig.alloc(2, jobspec(1, nodes=4, exclusive=True, duration=100), userid=1002)
-    rig.alloc(3, jobspec(1, nodes=1, exclusive=True), userid=1001)
-    rig.wait(10)
+    rig.arrive(3, jobspec(1, nodes=1, exclusive=True), userid=1001, wait=10)
     assert rig.estimate(3) == (100, "planned")
     assert rig.estimate(2) is None
 
@@ -154,8 +152,7 @@ def test_a_job_that_never_starts_costs_few_steps_however_short_the_periods_of_fa
 ):
     monkeypatch.setattr("flux.scheduler.projection.player.PLAY_SECONDS", 0.05)
     rig = Rig(R(2, 4), Backfill, config={"fairshare": {"period": "1m"}}, estimates=False)
-    rig.alloc(1, jobspec(4, duration=0 if endless else 30), userid=1001)
-    rig.wait(600)
+    rig.arrive(1, jobspec(4, duration=0 if endless else 30), userid=1001, wait=600)
     rig.resource.update(down="1")
     for jobid in (2, 3):
         rig.alloc(jobid, jobspec(8, duration=10), userid=1000 + jobid)
@@ -373,8 +370,7 @@ def test_victims_that_the_job_manager_has_yet_to_tell_of(policy):
 @pytest.mark.parametrize("reload", (False, True))
 def test_what_is_left_of_a_job_that_has_freed_a_part_is_expected_soon(reload):
     rig = Rig(R(2, 4), Fifo)
-    rig.alloc(1, whole(2, 5000))
-    rig.wait(10)
+    rig.arrive(1, whole(2, 5000), wait=10)
     rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
     if reload:
         rig.will_be_found(1, free="0")

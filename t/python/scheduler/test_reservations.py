@@ -67,10 +67,8 @@ def test_nobody_waits_for_a_job_that_fits_between_no_two_windows(module, reserve
     rig = make(module)
     rig.reserve("hourly", 4000, 50, every="1h", **reserved)
     rig.alloc(1, whole(8, 3600))  # ends before the first
-    rig.wait(4100)
-    rig.free(1)
-    rig.alloc(2, whole(8, limit))
-    rig.alloc(3, whole(8, 3550 - 55))
+    rig.free(1, after=4100)
+    rig.alloc({2: whole(8, limit), 3: whole(8, 3550 - 55)})
     assert rig.started() == [1, 3]
     rig.wait(2)
     assert rig.reason(2) == f"{reason} two windows of reservation hourly"
@@ -83,8 +81,7 @@ def test_nobody_waits_for_a_job_that_fits_between_no_two_windows(module, reserve
 def test_nobody_waits_for_slots_that_need_reserved_nodes_for_ever(reserved):
     rig = make("sched-backfill")
     rig.reserve("hourly", 4000, 50, every="1h", **reserved)
-    rig.alloc(1, jobspec(slots=7, cores=3))
-    rig.alloc(2, jobspec(slots=6, cores=3))
+    rig.alloc({1: jobspec(slots=7, cores=3), 2: jobspec(slots=6, cores=3)})
     assert rig.started() == [2]
     rig.free(2)
     rig.alloc(3, whole(8, 100))
@@ -101,14 +98,12 @@ def test_two_reservations_together_leave_no_time(nodes, limit, waits):
     halves = ("n[0-3]", "n[4-7]") if nodes == 4 else ("n[0-7]", "n[0-7]")
     for at, hosts in enumerate(halves):
         rig.reserve(f"r{at}", 60 + 1800 * at, 50, every="1h", hosts=hosts)
-    rig.alloc(1, whole(nodes, limit))
-    rig.alloc(2, whole(8, 50))
+    rig.alloc({1: whole(nodes, limit), 2: whole(8, 50)})
     assert rig.started() == [2]
     if waits:
         (asked,) = rig.answer("explain", id=1)["jobs"]
         assert asked["reason"] == "time limit too long between two windows of reservation r0 or r1"
-    rig.wait(52)
-    rig.free(2)
+    rig.free(2, after=52)
     rig.wait(60)
     assert rig.started() == ([2] if waits else [2, 1])
 
@@ -126,8 +121,7 @@ def test_a_job_that_would_run_into_the_window_waits(module, limit, reason):
     rig.reserve("dat", 100, 50, nodes=8)
     rig.alloc(1, whole(1, 100))  # ends when it begins
     assert rig.started() == [1]
-    rig.alloc(2, whole(1, limit))
-    rig.wait(2)
+    rig.arrive(2, whole(1, limit), wait=2)
     assert rig.started() == [1]
     assert rig.reason(2) == f"{reason} at 2023-11-14T22:15:00+00:00"
     rig.wait(147)
@@ -158,8 +152,7 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     rig = make(module)
     begin = rig.now
     rig.reserve("dat", 100, 200, nodes=8, users=[0])
-    rig.alloc(1, whole(8, 120, reservation="dat"))
-    rig.alloc(2, whole(8, 150, reservation="dat"))
+    rig.alloc({1: whole(8, 120, reservation="dat"), 2: whole(8, 150, reservation="dat")})
     rig.alloc(3, whole(8, 150, reservation="nothing"))
     assert rig.reason(2).startswith("reservation dat begins at")
     assert rig.shown(3) == {"reason_pending": "reservation nothing does not exist"}
@@ -171,8 +164,7 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     shown = rig.shown(2)
     assert shown["reason_pending"] == "reservation dat: 0 of 8 nodes are free"
     assert shown["t_estimate"] == pytest.approx(begin + 220, abs=1)
-    rig.wait(120)
-    rig.free(1)
+    rig.free(1, after=120)
     assert rig.started() == [1, 2]
     # It is told to end with the window.
     assert rig.success(2)["R"]["execution"]["expiration"] == pytest.approx(begin + 300, abs=1)
@@ -181,8 +173,7 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_conflicts_are_told_not_cut(module):
     rig = make(module)
-    rig.alloc(1, whole(6, 500))
-    rig.alloc(2, whole(1))
+    rig.alloc({1: whole(6, 500), 2: whole(1)})
     entry = {"name": "dat", "start": rig.now + 100, "duration": 1000, "nodes": 4, "zone": "UTC"}
     dry = rig.answer("reserve", reservation=entry, dry_run=True)
     assert listed(rig) == {}
@@ -218,8 +209,7 @@ def test_an_extension_into_the_window_is_let(module):
     rig.expire(1, end + 10)
     assert listed(rig)["dat"]["in_the_way"] == [{**named[0], "end": end + 10}]
     rig.free(1)
-    rig.alloc(2, whole(1, 10))
-    rig.wait(1)
+    rig.arrive(2, whole(1, 10), wait=1)
     assert rig.started() == [1]
     assert listed(rig)["dat"]["short"] == 0
 
@@ -254,8 +244,7 @@ def test_a_start_that_a_job_running_on_after_its_window_may_delay_is_planned(key
     rig = make("sched-backfill", nodes=2)
     rig.alloc(1, whole(1, 100, constraints={"ranks": ["0"]}))
     rig.reserve("class", 50, 150, **{"hosts": "n0", **keys})
-    rig.alloc(2, whole(1, 500, constraints={"ranks": ["0"]}))
-    rig.wait(2)
+    rig.arrive(2, whole(1, 500, constraints={"ranks": ["0"]}), wait=2)
     assert rig.estimate(2) == (start, kind)
 
 
@@ -284,8 +273,7 @@ def test_what_another_has_for_some_of_the_time_is_kept_for_the_rest(module):
     rig = make(module, nodes=3)
     rig.reserve("early", 100, 30, nodes=2)
     rig.reserve("long", 1, 200, nodes=3, users=[0])
-    rig.alloc(1, whole(1, 50))
-    rig.wait(10)
+    rig.arrive(1, whole(1, 50), wait=10)
     assert rig.started() == []
     assert listed(rig)["long"]["short"] == 0
 
@@ -391,8 +379,7 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     assert [listed(rig)[name]["state"] for name in ("maint", "class")] == ["active", "degraded"]
     assert [listed(rig)[name]["short"] for name in ("maint", "class")] == [0, 1]
     rig.resource.update(up="2-3")  # when it comes back it is kept as well
-    rig.alloc(1, whole(4, 10))
-    rig.wait(1)
+    rig.arrive(1, whole(4, 10), wait=1)
     assert rig.started() == []
 
 
@@ -403,8 +390,7 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
 def test_a_reload_in_the_middle_of_a_window(module):
     rig = make(module)
     rig.reserve("dat", 10, 1000, nodes=6, users=[0])
-    rig.alloc(1, whole(2, 500))
-    rig.wait(11)
+    rig.arrive(1, whole(2, 500), wait=11)
     spec = whole(3, 5000, reservation="dat")
     rig.alloc(2, spec)
     assert rig.started() == [1, 2]
@@ -433,8 +419,7 @@ def test_a_job_of_the_window_before_is_not_inside_the_next(module, reload):
     rig.reserve("dat", 10, 100, nodes=6, users=[0], every="1000s", at_end="run")
     rig.wait(11)
     spec = whole(3, 5000, reservation="dat")
-    rig.alloc(1, spec)
-    rig.wait(1020)
+    rig.arrive(1, spec, wait=1020)
     assert rig.started() == [1]
     if reload:
         rig.will_be_found(1, spec=spec)
@@ -449,8 +434,7 @@ def test_a_job_of_the_window_before_is_not_inside_the_next(module, reload):
 def test_what_is_reserved_is_nobodys_allocation(module):
     rig = make(module)
     rig.reserve("dat", 0, 1000, nodes=6, users=[0])
-    rig.alloc(1, whole(1, 10))
-    rig.alloc(2, whole(1, 10, reservation="dat"))
+    rig.alloc({1: whole(1, 10), 2: whole(1, 10, reservation="dat")})
     (entry,) = rig.answer("resource-status")["allocated"]["execution"]["R_lite"]
     assert set(IDset(entry["rank"])) == rig.ranks(1) | rig.ranks(2)
     assert rig.answer("quiescent")["alloc_current"] == 2
@@ -669,10 +653,7 @@ def test_a_late_job_starts_no_passes(module, args):
         pytest.skip("only backfilling promises starts")
     rig = make(module, 4, args=("queue-depth=unlimited", *args))
     rig.reserve("maint", 86400, 3600, nodes=1)
-    rig.alloc(1, whole(3, 10))
-    rig.alloc(2, whole(4, 20))
-    rig.alloc(3, whole(2, 20))
-    rig.wait(11)
+    rig.arrive({1: whole(3, 10), 2: whole(4, 20), 3: whole(2, 20)}, wait=11)
     before = rig.sched.stats_get()["sched_passes"]
     rig.wait(60)
     assert rig.sched.stats_get()["sched_passes"] - before <= 5

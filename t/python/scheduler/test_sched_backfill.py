@@ -48,8 +48,7 @@ def test_a_missing_compiled_part_is_logged(monkeypatch):
 def test_no_promises_whatever_fits_starts():
     rig = Rig(R(4, 4), "sched-backfill", "promises=0")
     rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc(3, jobspec(1, nodes=1, cores=4))
+    rig.alloc({2: jobspec(1, nodes=4, cores=4, duration=50), 3: jobspec(1, nodes=1, cores=4)})
     assert rig.started() == [1, 3]
     assert rig.shown(3)["selection_type"] == "immediate"
     assert list(rig.shown(2)) == ["reason_pending"]
@@ -128,6 +127,5 @@ def test_a_promise_that_comes_due_in_vain_keeps_its_place():
     assert rig.started() == [1]
     rig.free(1)
     assert rig.started() == [1, 2]
-    rig.wait(100)
-    rig.free(2)
+    rig.free(2, after=100)
     assert rig.started() == [1, 2, 3]

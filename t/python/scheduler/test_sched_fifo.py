@@ -18,8 +18,7 @@ BOTH = pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
 @BOTH
 def test_times_of_R(module):
     rig = Rig(R(1, 4), module)
-    rig.alloc(1, jobspec(1, duration=100))
-    rig.alloc(2, jobspec(1))
+    rig.alloc({1: jobspec(1, duration=100), 2: jobspec(1)})
     first, second = (rig.success(jobid)["R"]["execution"] for jobid in (1, 2))
     assert (first["starttime"], first["expiration"]) == (rig.now, rig.now + 100)
     assert (second["starttime"], second["expiration"]) == (rig.now, 0.0)
@@ -33,8 +32,7 @@ def test_times_of_R(module):
 @BOTH
 def test_unchanged_annotations_are_not_sent_again(module):
     rig = Rig(R(1, 4), module)
-    rig.alloc(1, jobspec(4, duration=1000))
-    rig.alloc(2, jobspec(4, duration=100))
+    rig.alloc({1: jobspec(4, duration=1000), 2: jobspec(4, duration=100)})
     before = len(rig.answers(2))
     for jobid in range(10, 15):
         rig.arrive(jobid, jobspec(1, duration=1))
@@ -44,8 +42,7 @@ def test_unchanged_annotations_are_not_sent_again(module):
 @BOTH
 def test_reasons(module):
     rig = Rig(R(4, 4), module)
-    rig.alloc(1, jobspec(1, nodes=3, exclusive=True))
-    rig.alloc(2, jobspec(1, nodes=2, exclusive=True))
+    rig.alloc({1: jobspec(1, nodes=3, exclusive=True), 2: jobspec(1, nodes=2, exclusive=True)})
     rig.alloc(3, jobspec(1))
     assert (
         rig.shown(2)["reason_pending"]
@@ -71,8 +68,7 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
         pool_class = Odd
 
     rig = Rig(R(1, 4), OddFifo)
-    rig.alloc(1, jobspec(3))
-    rig.alloc(2, jobspec(2))
+    rig.alloc({1: jobspec(3), 2: jobspec(2)})
     assert rig.denied(1) == "internal error: KeyError: 'bug in the pool'"
     assert rig.success(2)
     assert rig.sched.stats_get()["errors"] == 1
@@ -171,8 +167,7 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
     rig = Rig(R(1, 4), module, "queue-depth=unlimited")
     rig.arrive(1, jobspec(4, duration=100))
     start = rig.now
-    rig.alloc((2, 3), jobspec(4, duration=100))
-    rig.wait(0.5)
+    rig.arrive((2, 3), jobspec(4, duration=100), wait=0.5)
     assert 0 not in [answer["type"] for jobid in (2, 3) for answer in rig.answers(jobid)]
     rig.cancel(3)
     rig.wait(0.7)  # and no event: its age is enough
@@ -187,8 +182,7 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
 def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
     rig = Rig(R(1, 4), module, "queue-depth=unlimited")
     rig.arrive(1, jobspec(4, duration=100))
-    rig.alloc(2, jobspec(4, duration=100))
-    rig.wait(0.5)
+    rig.arrive(2, jobspec(4, duration=100), wait=0.5)
     rig.free(1)
     rig.wait(5)
     assert [answer["type"] for answer in rig.answers(2)] == [0]
@@ -197,8 +191,7 @@ def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
 @EVERY
 def test_what_changes_often_is_told_once_a_second(module, second):
     rig = Rig(R(1, 4), module, "queue-depth=unlimited", "reason-depth=100")
-    rig.alloc(range(1, 40), jobspec(4, duration=100))
-    rig.wait(2)
+    rig.arrive(range(1, 40), jobspec(4, duration=100), wait=2)
     before = len(rig.answers(39))
     for jobid in range(1, 31):  # every 50 ms another job is at the head
         rig.free(jobid)

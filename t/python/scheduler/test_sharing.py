@@ -48,8 +48,7 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
 def test_banks(policy, args):
     rig = load(policy, args, {"all": {"mode": "bank"}}, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(1, bank="red"), userid=7)
-    rig.alloc(2, spec(1, bank="red"), userid=8)
-    rig.alloc(3, spec(1, bank="blue"), userid=8)
+    rig.alloc({2: spec(1, bank="red"), 3: spec(1, bank="blue")}, userid=8)
     assert rig.started() == [1, 2]
     assert rig.reason(3) == "1 node has room but is another bank's"
     for jobid in (1, 2):
@@ -137,8 +136,7 @@ def test_claims_outlive_a_partial_free_and_a_reload(policy, args):
     rig.unload()
     rig.will_be_found(1, userid=7, free="0")
     load(policy, args, USER, rig=rig)
-    rig.alloc(2, spec(4), userid=8)
-    rig.alloc(3, spec(1), userid=8)
+    rig.alloc({2: spec(4), 3: spec(1)}, userid=8)
     rig.alloc(4, spec(1), userid=7, priority=20)
     assert sorted(rig.started()) == [1, 2, 4]
     assert rig.ranks(2) == {0} and rig.ranks(4) == {1}
@@ -165,8 +163,7 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
 @pytest.mark.parametrize("mode", ["user", "bank"])
 def test_jobs_that_waited_under_a_rule_share_nodes_when_it_is_gone(policy, args, mode):
     rig = load(policy, args, {"all": {"mode": mode}}, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(4, bank="red"), userid=7)
-    rig.alloc(2, spec(2, bank="red"), userid=7)
+    rig.alloc({1: spec(4, bank="red"), 2: spec(2, bank="red")}, userid=7)
     rig.alloc(3, spec(2, bank="blue"), userid=8)
     rig.reconfigure({})
     rig.free(1)
@@ -177,8 +174,7 @@ def test_jobs_that_waited_under_a_rule_share_nodes_when_it_is_gone(policy, args,
 @POLICIES
 def test_jobs_that_were_to_have_whole_nodes_share_them_when_the_rule_is_gone(policy, args):
     rig = load(policy, args, {"all": {"mode": "node"}}, rig=Rig(R(2, 4)))
-    for jobid, asked in ((1, spec(1, nodes=2)), (2, spec(2)), (3, spec(1, nodes=2)), (4, spec(5))):
-        rig.alloc(jobid, asked)
+    rig.alloc({1: spec(1, nodes=2), 2: spec(2), 3: spec(1, nodes=2), 4: spec(5)})
     assert rig.started() == [1]
     rig.reconfigure({"sharing": {"all": {"mode": "user"}}})
     rig.reconfigure({})
@@ -267,8 +263,7 @@ def test_a_limit_denies_a_job_whose_request_has_grown_beyond_it(policy, args):
     limits = {"bank": {"per": "bank", "banks": ["red"], "max": {"cores": 3}, "deny": True}}
     sharing = {"own": {"mode": "node", "properties": ["own"]}}
     rig = load(policy, args, sharing, rig=Rig(R(1, 4)), limits=limits)
-    rig.alloc(1, spec(4))
-    rig.alloc(2, spec(1, bank="red"))
+    rig.alloc({1: spec(4), 2: spec(1, bank="red")})
     rig.resource.update(property_add={"own": "0"})
     assert rig.denied(2) == "limit bank: needs 4 cores, at most 3 are allowed"
     rig.check()
@@ -306,9 +301,7 @@ class Told(AdmissionRule):
 def test_to_a_rule_of_a_site_another_request_is_a_new_one(policy, args):
     sharing = {"own": {"mode": "node", "properties": ["own"]}}
     rig = load(ruled(policy, Told), args, sharing, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(3))
-    rig.alloc(2, spec(2))
-    rig.alloc(3, spec(1, nodes=1, exclusive=True))
+    rig.alloc({1: spec(3), 2: spec(2), 3: spec(1, nodes=1, exclusive=True)})
     assert rig.started() == [1]
     rig.resource.update(property_add={"own": "0"})
     rig.settle()
@@ -342,8 +335,7 @@ def test_a_large_job_starts_although_small_ones_keep_coming(policy, args):
     rig.alloc(3, spec(1, nodes=2, duration=10), userid=8)
     ends = {1: 10, 2: 15}
     for step in range(1, 40):
-        rig.alloc(10 + step, spec(1, duration=10), userid=7 if step % 2 else 9)
-        rig.wait(1)
+        rig.arrive(10 + step, spec(1, duration=10), userid=7 if step % 2 else 9, wait=1)
         for jobid in set(rig.started()) - set(ends):
             ends[jobid] = step + 10
         for jobid in [one for one, end in ends.items() if end == step]:

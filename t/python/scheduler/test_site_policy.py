@@ -459,8 +459,7 @@ def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
 def test_one_with_a_table_needs_no_more_than_its_name(curfew):
     rules = {"width": f"{curfew}:Width"}
     rig = load(*TABLE["fifo"], {"rules": rules, "width": {"all": 2}})
-    rig.alloc(1, jobspec(3, duration=100))
-    rig.alloc(2, jobspec(2, duration=100))
+    rig.alloc({1: jobspec(3, duration=100), 2: jobspec(2, duration=100)})
     assert rig.started() == [2] and waits(rig, 1) == ("more than 2", ["width"])
     rig.reconfigure({"rules": rules})
     assert rig.started() == [2, 1]
@@ -720,7 +719,6 @@ def test_the_place_of_a_job_that_another_rule_defers_goes_to_the_next(policy, ar
     rig.settle()
     last = len(jobs)
     assert last not in rig.started()
-    rig.wait(1200)
-    rig.free(1)
+    rig.free(1, after=1200)
     assert last in rig.started()
     rig.check()

@@ -191,8 +191,7 @@ def test_trap_6_the_end_of_the_instance_moves_jobs_without_a_limit(module, reloa
     start = rig.now
     rig.resource.R["execution"]["expiration"] = start + 1000
     rig.load(module)
-    rig.alloc(1, jobspec(1, cores=4, nodes=1))
-    rig.arrive(2, jobspec(1, cores=4, nodes=1, duration=100))
+    rig.arrive({1: jobspec(1, cores=4, nodes=1), 2: jobspec(1, cores=4, nodes=1, duration=100)})
     if reloaded:
         for jobid in (1, 2):
             rig.will_be_found(jobid)

@@ -40,10 +40,7 @@ def answered(rig, jobid):
 @POLICIES
 def test_a_job_that_has_waited_for_as_long_as_it_may_is_denied(policy, args):
     rig = load(policy, args)
-    rig.alloc(1, whole(4))
-    rig.alloc(2, whole(4, max_wait=5))
-    rig.alloc(3, whole(4))
-    rig.wait(4.9)
+    rig.arrive({1: whole(4), 2: whole(4, max_wait=5), 3: whole(4)}, wait=4.9)
     assert rig.started() == [1] and not answered(rig, 2)
     rig.wait(0.2)
     assert rig.denied(2).startswith("max-wait: not started within 5s")
@@ -56,9 +53,7 @@ def test_a_job_that_has_waited_for_as_long_as_it_may_is_denied(policy, args):
 @POLICIES
 def test_one_that_may_not_wait_is_decided_by_the_first_full_pass(policy, args):
     rig = load(policy, args)
-    rig.alloc(1, whole(2, max_wait=0))
-    rig.alloc(2, whole(4, max_wait=0))
-    rig.arrive(3, whole(2, max_wait=0))
+    rig.arrive({1: whole(2, max_wait=0), 2: whole(4, max_wait=0), 3: whole(2, max_wait=0)})
     # In strict order it is behind a job that cannot start, and that is why it cannot.
     strict = policy is not Backfill
     assert rig.started() == ([1] if strict else [1, 3])
@@ -73,9 +68,7 @@ def test_one_that_may_not_wait_is_decided_by_the_first_full_pass(policy, args):
 @POLICIES
 def test_a_deadline_is_over_when_the_job_cannot_end_in_time_any_more(policy, args):
     rig = load(policy, args)
-    rig.alloc(1, whole(4))
-    rig.alloc(2, whole(4, duration=100, deadline=rig.now + 150))
-    rig.wait(49.9)
+    rig.arrive({1: whole(4), 2: whole(4, duration=100, deadline=rig.now + 150)}, wait=49.9)
     assert not answered(rig, 2)
     rig.wait(0.2)
     assert rig.denied(2).startswith("deadline: not started by ")
@@ -85,10 +78,8 @@ def test_a_deadline_is_over_when_the_job_cannot_end_in_time_any_more(policy, arg
 
 def test_the_shorter_of_both_counts():
     rig = load(Fifo)
-    rig.alloc(1, whole(4))
-    rig.alloc(2, whole(4, duration=10, max_wait=50, deadline=rig.now + 30))
-    rig.alloc(3, whole(4, duration=10, max_wait=10, deadline=rig.now + 30))
-    rig.wait(10.1)
+    rig.alloc({1: whole(4), 2: whole(4, duration=10, max_wait=50, deadline=rig.now + 30)})
+    rig.arrive(3, whole(4, duration=10, max_wait=10, deadline=rig.now + 30), wait=10.1)
     assert rig.denied(3).startswith("max-wait: ") and not answered(rig, 2)
     rig.wait(10)
     assert rig.denied(2).startswith("deadline: ")
@@ -112,16 +103,14 @@ def test_the_shorter_of_both_counts():
 )
 def test_what_cannot_be_read_is_denied_with_its_reason(keys, text):
     rig = load(Backfill)
-    rig.alloc(1, whole(1, **keys))
-    rig.alloc(2, whole(1))
+    rig.alloc({1: whole(1, **keys), 2: whole(1)})
     assert text in rig.denied(1) and rig.started() == [2]
     assert not rule(rig).engaged and not rig.logged(3)
 
 
 def test_the_sentence_has_the_start_that_was_expected():
     rig = load(Backfill)
-    rig.alloc(1, whole(4, duration=7200))
-    rig.alloc(2, whole(4, max_wait=3600))
+    rig.alloc({1: whole(4, duration=7200), 2: whole(4, max_wait=3600)})
     begin = rig.now
     rig.wait(3601)
     about = time_text(begin + 7200, rig.now)
@@ -158,13 +147,10 @@ def test_by_a_promise_that_is_too_late_it_is_denied_early():
 
 def test_the_clock_stands_while_the_request_is_withdrawn():
     rig = load(Fifo, ("queue-depth=unlimited",))
-    rig.alloc(1, whole(4))
-    rig.alloc(2, whole(4, max_wait=50))
-    rig.wait(30)
+    rig.arrive({1: whole(4), 2: whole(4, max_wait=50)}, wait=30)
     rig.cancel(2)
     rig.wait(1000)
-    rig.alloc(2, whole(4, max_wait=50))
-    rig.wait(19)
+    rig.arrive(2, whole(4, max_wait=50), wait=19)
     assert denials(rig) == []
     rig.wait(2)
     assert denials(rig) == [2]
@@ -197,8 +183,7 @@ def test_what_has_started_leaves_nothing_behind():
 
 def test_explain_says_when_it_is_given_up():
     rig = load(Backfill)
-    rig.alloc(1, whole(4))
-    rig.alloc(2, whole(4, max_wait=50))
+    rig.alloc({1: whole(4), 2: whole(4, max_wait=50)})
     answer = rig.answer("explain", id=2)
     assert answer["jobs"][0]["latest_start"] == pytest.approx(rig.now + 50, abs=1)
     rig.alloc(3, whole(4, max_wait=0))

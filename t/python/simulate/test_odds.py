@@ -11,7 +11,7 @@ from flux.simulate.odds import comparison
 from flux.simulate.run import Settings
 from flux.simulate.workload.record import OptionError
 
-CALL = ("--jobs=220", "--odds=6", "sample", "-q")
+CALL = ("--jobs=160", "--odds=6", "sample", "-q")
 
 
 def without_cost(found):
@@ -24,7 +24,7 @@ def test_it_is_the_same_each_time_and_changes_no_start(tmp_path):
     assert odds["waited"] // 6 == odds["asked"] >= odds["known"] > 5
     assert 0 <= odds["played"] <= 1 and odds["likely_median"] < odds["limits_median"]
     assert without_cost(json.loads(flux(*CALL, "--json").stdout)) == [odds]
-    flux("--jobs=220", "sample", "-q", "-o", tmp_path / "plain")
+    flux("--jobs=160", "sample", "-q", "-o", tmp_path / "plain")
     starts = [
         [row["starting_time"] for row in rows(tmp_path / name / "sched-backfill")]
         for name in ("asked", "plain")
