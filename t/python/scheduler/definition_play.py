@@ -373,11 +373,11 @@ class Player:
         if "limits" in case.features:
             for user in (1001, 1002, 1003):
                 of = None if self.state.lines else RANKS
-                self.state.counters[f"nodes {user}"] = Counter(4, of, is_left=True)
-                self.state.counters[f"jobs {user}"] = Counter(5, is_left=True)
+                self.state.counters[f"nodes {user}"] = Counter(4, of, is_assured=True)
+                self.state.counters[f"jobs {user}"] = Counter(5, is_assured=True)
             for bank in "ab":
                 most, of = (20 // CORES, None) if self.state.lines else (20, 0)
-                self.state.counters[f"cores {bank}"] = Counter(most, of, is_left=True)
+                self.state.counters[f"cores {bank}"] = Counter(most, of, is_assured=True)
         #: by reservation, its windows, the active or next one first
         self.windows = {}
         for name, one in zip(WINDOWS, windows):

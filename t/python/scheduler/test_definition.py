@@ -305,7 +305,9 @@ def nodes(id, count, limit, ranks=0b1111, **options):
 def test_the_fewest_that_help_are_ended():
     state = State(dict.fromkeys(range(3), (8, 0)))
     for id, rank in ((7, 0), (8, 1), (9, 2)):
-        job = nodes(id, 1, 1000, level=0, after=10.0 * rank)
+        job = nodes(id, 1, 1000, class_rank=0, after=10.0 * rank)
         state.running[job] = Use(-inf, 1000.0, None, {rank: (8, 0)})
-    assert [job.id for job in victims_for(state, nodes(1, 1, 50, level=1), 15.0)] == [8]
-    assert victims_for(state, nodes(1, 3, 50, level=1), 15.0) == []  # the last runs undisturbed
+    assert [job.id for job in victims_for(state, nodes(1, 1, 50, class_rank=1), 15.0)] == [8]
+    assert (
+        victims_for(state, nodes(1, 3, 50, class_rank=1), 15.0) == []
+    )  # the last runs undisturbed

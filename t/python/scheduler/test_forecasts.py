@@ -79,7 +79,7 @@ def test_as_many_jobs_as_may_are_told_an_expected_start():
     rig = Rig(R(4, 2), Backfill, "queue-depth=unlimited", "estimate-depth=5", "reason-depth=3")
     rig.arrive(range(1, 12), jobspec(4, cores=2, duration=100), wait=10)
     assert estimates(rig, range(1, 12)) == [2, 3, 4, 5, 6]
-    assert len(rig.sched.forecasts.told) == 5
+    assert len(rig.sched.forecasts.sent) == 5
     # Who is not among them any more has none.
     rig.arrive((20, 21), jobspec(4, cores=2, duration=100), priority=17, wait=10)
     assert estimates(rig, [*range(1, 12), 20, 21]) == [2, 3, 4, 20, 21]

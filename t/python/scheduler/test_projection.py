@@ -165,7 +165,7 @@ def test_a_job_that_never_starts_costs_few_steps_however_short_the_periods_of_fa
 
 
 def newcomer(projections, userid=0, spec=None):
-    """The steps of a question, which has been asked."""
+    """The steps of a query, which has been asked."""
     spec = small() if spec is None else spec
     steps = projections.ask("newcomer", jobspec=spec, caller=Caller(userid), priority=None)
     next(steps)
@@ -198,7 +198,7 @@ def test_questions_that_come_while_a_child_works_share_the_next(release):
     assert {answer["start"] for answer in answers} == {answers[0]["start"]}
 
 
-@pytest.mark.parametrize("option", ["QUESTIONS_PER_CHILD", "ODDS_PER_CHILD"])
+@pytest.mark.parametrize("option", ["QUERIES_PER_CHILD", "ODDS_PER_CHILD"])
 def test_guests_take_turns_and_come_last(monkeypatch, release, option):
     monkeypatch.setattr(fork, option, 2)
     rig = full()
@@ -221,7 +221,7 @@ def test_guests_take_turns_and_come_last(monkeypatch, release, option):
                 except StopIteration:
                     answered.append(key)
         time.sleep(0.002)
-    # Two questions of one child may be answered in the same turn, in either order.
+    # Two queries of one child may be answered in the same turn, in either order.
     assert answered[0] == (0, 0)
     assert set(answered[1:3]) == {(0, 1), (7, 0)} and set(answered[3:5]) == {(8, 0), (7, 1)}
 
@@ -244,13 +244,13 @@ def test_many_questions_that_wait_for_a_child_look_as_often_as_few():
     projections._next_fork = math.inf  # no child yet
     guests = [newcomer(projections, 1 + number) for number in range(400)]
     pauses = [next(steps) for steps in guests]
-    assert sum(1 / pause for pause in pauses) <= 1.001 * fork.LOOKERS / fork.LOOK_S
+    assert sum(1 / pause for pause in pauses) <= 1.001 * fork.POLLING_QUERIES / fork.POLL_S
     owner = projections.ask("newcomer", jobspec=small(), caller=Caller(), priority=None)
-    assert next(owner) == fork.LOOK_S
+    assert next(owner) == fork.POLL_S
     projections._next_fork = 0.0
     # The first that looks has a child made for itself and others, which look for the answers.
     next(guests[0])
-    assert next(guests[1]) == fork.LOOK_S and next(guests[-1]) == pytest.approx(pauses[-1], rel=0.1)
+    assert next(guests[1]) == fork.POLL_S and next(guests[-1]) == pytest.approx(pauses[-1], rel=0.1)
     projections.stop()
 
 
@@ -295,8 +295,8 @@ def test_a_child_that_hangs_is_ended(monkeypatch):
 
 
 def test_a_child_that_exits_late_holds_up_no_answer(monkeypatch):
-    def play(policy, questions, pipe, niceness):
-        fork._answer(policy, 0, questions[0], pipe)
+    def play(policy, queries, pipe, niceness):
+        fork._answer(policy, 0, queries[0], pipe)
         os.closerange(0, fork.MAX_FD)
         time.sleep(1000)
         os._exit(0)

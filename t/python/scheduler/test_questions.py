@@ -308,18 +308,7 @@ def test_a_copy_of_the_plan_is_used_for_a_time(cost, happened, most):
         planning=SimpleNamespace(current=Plan),
     )
     given = dict.fromkeys(
-        (
-            "parse",
-            "estimate_of",
-            "reason_of",
-            "kind_of_wait",
-            "config",
-            "ask",
-            "odds",
-            "reserved",
-            "levels",
-            "victim_ends",
-        )
+        ("parse", "forecasts", "config", "ask", "odds", "reserved", "levels", "victim_ends")
     )
     source = QuerySource(policy, events=lambda: now.events, stopwatch=lambda: now.watch, **given)
     source.plan()

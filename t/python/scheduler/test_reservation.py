@@ -7,7 +7,7 @@ import pytest
 from peers import R
 
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler.reservations.reservation import Asker, Reservation, whole_nodes
+from flux.scheduler.reservations.reservation import Applicant, Reservation, whole_nodes
 from flux.scheduler.site_policy.tables import QueueNames
 
 NOW = 1795600000.0
@@ -78,13 +78,13 @@ def test_what_is_refused(changes, text):
 def test_the_group():
     names = QueueNames()
     maintenance = make()
-    assert maintenance.for_nobody
-    assert not maintenance.admits(Asker(0, None, None), names)
+    assert maintenance.is_maintenance
+    assert not maintenance.admits(Applicant(0, None, None), names)
     dedicated = make(users=[1001], queues=["batch", "debug"])
-    assert dedicated.admits(Asker(1001, "debug", None), names)
-    assert not dedicated.admits(Asker(1001, None, None), names)
-    assert not dedicated.admits(Asker(1002, "debug", None), names)
-    assert make(banks="physics").admits(Asker(7, None, "physics"), names)
+    assert dedicated.admits(Applicant(1001, "debug", None), names)
+    assert not dedicated.admits(Applicant(1001, None, None), names)
+    assert not dedicated.admits(Applicant(1002, "debug", None), names)
+    assert make(banks="physics").admits(Applicant(7, None, "physics"), names)
 
 
 def test_windows_follow_each_other():

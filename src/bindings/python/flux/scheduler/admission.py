@@ -285,7 +285,7 @@ class GivingRule(AdmissionRule):
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Allocate to `job` resources that this rule keeps for it, if all rules let it start there
-        (``host.admission.let_keep``).
+        (``host.admission.check_allocation``).
 
         Args:
             job (PendingJob): a job that may start now

@@ -298,8 +298,8 @@ class AdmissionControl:
         self.asks_each = bool(self._giving)
         self._starting = self._overriding(AdmissionRule.start, engaged)
         self._freeing = self._overriding(AdmissionRule.free, engaged)
-        self._looking = self._overriding(CountedRule.second_look, engaged)
-        self._doubting = self._overriding(CountedRule.keeps_promise, engaged)
+        self._second_looks = self._overriding(CountedRule.second_look, engaged)
+        self._promise_checks = self._overriding(CountedRule.keeps_promise, engaged)
         counting = [rule for rule in engaged if isinstance(rule, CountedRule)]
         if counting != self._counting:
             self._counting = counting
@@ -479,7 +479,7 @@ class AdmissionControl:
                 if self.kept_for:
                     self.defer_without_room(job)
                 raise
-        if not self._looking:
+        if not self._second_looks:
             return alloc
         bounds, refused = job.bounds, None
         if bounds.is_exact:
@@ -488,7 +488,7 @@ class AdmissionControl:
             held = holding_of(pool, job.jobid)
             # Within its bounds it may be on any nodes.
             if asked is self._checking or held[2:] != bounds.least[1:]:
-                refused = self._look_at(job, pool, held)
+                refused = self._second_look(job, pool, held)
         if refused is None:
             self._offer = alloc, held
             return alloc
@@ -496,7 +496,7 @@ class AdmissionControl:
         for request in refused.deferral.instead:
             try:
                 alloc = source.alloc(job.jobid, request)
-                self.let_keep(job, pool)
+                self.check_allocation(job, pool)
                 return alloc
             except (OSError, ValueError):
                 pass  # no room; and not the user's own request
@@ -510,26 +510,26 @@ class AdmissionControl:
             raise JobDeferred(rule, Deferral(rule.why(job) or "", key=NO_ROOM)) from None
 
     @property
-    def looks_twice(self) -> bool:
+    def has_second_look(self) -> bool:
         """Whether a rule looks at what the pool offers."""
-        return bool(self._looking)
+        return bool(self._second_looks)
 
     def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
         """Return why a job that is within its bounds may not start on allocation `jobid` of a pool,
         or None."""
-        return self._look_at(job, pool, holding_of(pool, jobid))
+        return self._second_look(job, pool, holding_of(pool, jobid))
 
-    def let_keep(self, job: PendingJob, pool: ResourcePool) -> None:
-        """Free the allocation of a job that is within its bounds, and raise JobDeferred, if a rule
-        does not let it start there."""
+    def check_allocation(self, job: PendingJob, pool: ResourcePool) -> None:
+        """If a rule does not let a job start on its allocation, though it is within its bounds, free
+        that and raise JobDeferred."""
         refused = self.second_look(job, pool, job.jobid)
         if refused is not None:
             pool.free(job.jobid)
             raise refused
 
-    def _look_at(self, job: PendingJob, pool: Any, held: Holding) -> JobDeferred | None:
+    def _second_look(self, job: PendingJob, pool: Any, held: Holding) -> JobDeferred | None:
         if job.bounds is None or held[1:] != job.bounds.least:
-            for rule, second_look in self._looking:
+            for rule, second_look in self._second_looks:
                 deferral = second_look(job, pool, held)
                 if deferral is not None:
                     return JobDeferred(rule, deferral)
@@ -537,7 +537,7 @@ class AdmissionControl:
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether all rules are certain to let a job start at its promised time."""
-        return all(keeps_promise(job) for _, keeps_promise in self._doubting)
+        return all(keeps_promise(job) for _, keeps_promise in self._promise_checks)
 
     def start(
         self, job: PendingJob, alloc: ResourcePool, now: float, annotations: dict[str, Any]

@@ -19,7 +19,7 @@ cores) are only counted: such a *line* is one rank with that number of units.
 - ``promise=all`` (`State.by_latest_starts`): each job is promised a latest start on arrival.
 
 A site's rule is an entry in the data: a counter (limit, licence), a claim on ranks, demands within
-one rack each, a window, a level of preemption, a latest start.
+one rack each, a window, a preemption class, a latest start.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Counter(NamedTuple):
     most: float
     unit: Optional[int] = None  # index in amounts; `RANKS`: different ranks; None: `Job.takes`
     planned: bool = False  # promised together with ranks, as nodes are
-    is_left: bool = False  # jobs behind a promised one leave its part (`State.assure`)
+    is_assured: bool = False  # jobs behind a promised one leave its part (`State.assure`)
 
 
 @dataclass(eq=False)
@@ -62,7 +62,7 @@ class Job:
     takes: dict[str, float] = field(default_factory=dict)  # of counters, at least
     window: Optional[Use] = None  # of the reservation that it names: it may also run there
     latest: float = inf  # latest start: it is given up after that
-    level: float = inf  # jobs of a lower level may be preempted for it
+    class_rank: float = inf  # of its preemption class; jobs of a lower one may be preempted for it
     after: float = 0.0  # seconds of its run before it may be preempted
     began: float = 0.0
     rank: Callable[[float], float] = lambda now: 0.0
@@ -203,8 +203,8 @@ class State:
             job.is_aside = self.is_held(job)
             if job.is_possible and not job.is_aside:
                 wanted = max(now, job.submit + self.within)
-                behind = self.earliest(job, wanted)
-                end = behind + job.limit if behind > wanted else -inf  # none goes before
+                first = self.earliest(job, wanted)
+                end = first + job.limit if first > wanted else -inf  # it needs no other's promise
                 self.before_lower(job, wanted, end, partial(self.promise_from, job, wanted))
         for job in by_order:
             when = self.promises[job].start if job in self.promises else inf
@@ -214,11 +214,11 @@ class State:
                 self.put_back(self.promises)  # it will end later than promised
                 self.is_done = False
                 return
-        # resources left free by running jobs' limits, and the heads' promises of these
-        alone = replace(self, promises={})
+        # the resources that running jobs leave, and heads' promises of these
+        head_plan = replace(self, promises={})
         rest, heads = list[Job](), list[Job]()
         queue = [job for job in queue if job in self.pending and not job.is_aside]
-        if not any(alone.place(job, now) for job in queue if job.window is None):
+        if not any(head_plan.place(job, now) for job in queue if job.window is None):
             queue = [job for job in queue if job.window is not None]  # none of the others can start
         for job in queue:
             if job.window is not None:
@@ -227,7 +227,7 @@ class State:
             job.is_aside = self.is_held(job)
             if self.is_set_aside(job):
                 continue
-            is_free = alone.place(job, now) is not None
+            is_free = head_plan.place(job, now) is not None
             if self.waiting & job.wants:
                 rest += [job] if is_free else []
             elif is_free:
@@ -238,13 +238,15 @@ class State:
                 heads.append(job)
                 self.waiting |= job.wants
         for job in heads:
-            alone.promise(job, alone.earliest(job, now))
+            head_plan.promise(job, head_plan.earliest(job, now))
         for job in sorted(rest, key=lambda job: job.candidate_rank(now)):
             end = now + job.limit
-            if alone.place(job, end) is not None and self.place(job, end) is not None:
+            if head_plan.place(job, end) is not None and self.place(job, end) is not None:
                 self.start(job)
-                lost = {h: u for h, u in alone.promises.items() if h in heads and u.start > -inf}
-                alone.put_back({h: use for h, use in lost.items() if not alone.holds(h)})
+                lost = {
+                    h: u for h, u in head_plan.promises.items() if h in heads and u.start > -inf
+                }
+                head_plan.put_back({h: use for h, use in lost.items() if not head_plan.holds(h)})
 
     def before_lower(self, job: Job, start: float, end: float, act: Callable[[], bool]) -> bool:
         """Act without the promises between `start` and `end` to jobs of lower priority that could
@@ -313,16 +315,16 @@ class State:
 
     # -- does it fit -------------------------------------------------------------------------------
 
-    def place(self, job: Job, end: float, within: int = -1) -> list[tuple[Use, Where]] | None:
-        """Return a place for a job from now to `end`, and the promises that move to other ranks for
-        it; None if there is none."""
-        room, now, demands = self.room(job), self.now, [d.on(within) for d in job.demands]
+    def place(self, job: Job, end: float, ranks: int = -1) -> list[tuple[Use, Where]] | None:
+        """Return a place for a job from now to `end` on some ranks, and the promises that move to
+        other ranks for it; None if there is none."""
+        room, now, demands = self.room(job), self.now, [d.on(ranks) for d in job.demands]
         if not self.has_licences(job, -inf, end):
             return None
         clear = [d for d in demands if room.room(d, -inf, end)[0] >= d.count]
         if clear and self.choose is not None:
-            ranks = mask(rank for d in clear for rank in members(room.room(d, -inf, end)[1]))
-            where = self.choose(job, ranks, room, end)
+            free = mask(rank for d in clear for rank in members(room.room(d, -inf, end)[1]))
+            where = self.choose(job, free, room, end)
             return None if where is None else [(job.use(-inf, end), where)]
         found = (room.proof(job.use(-inf, end, d), now, not clear) for d in clear or demands)
         return next(filter(None, found), None)
@@ -542,7 +544,7 @@ class State:
         ahead = [one for one in self.assured if (one.order, one.id) < (job.order, job.id)]
         ahead = [one for one in ahead if self.promises[one].start < end]
         for name, least in job.takes.items():
-            most, unit, planned, is_left = self.counters[name]
+            most, unit, planned, is_assured = self.counters[name]
             if planned:
                 endless = [one for one, use in self.running.items() if use.end == inf]
                 used = least + sum(one.takes.get(name, 0) for one in endless)
@@ -552,7 +554,7 @@ class State:
                 used = max(self.used(name), least)  # it may share ranks with others
             else:
                 used = self.used(name) + least
-            if is_left:
+            if is_assured:
                 used += sum(one.takes.get(name, 0) for one in ahead)
             if used > most:
                 return True
@@ -572,10 +574,10 @@ class State:
         would not exceed these. The number of ranks is known only for whole ones. Latest starts are
         not assured."""
         for name in job.takes:
-            most, unit, _, is_left = self.counters[name]
+            most, unit, _, is_assured = self.counters[name]
             waiting = sum(other.takes.get(name, 0) for other in self.pending)
             is_known = unit != RANKS or job.demands[0].whole
-            if is_left and not (is_known and self.used(name) + waiting <= most):
+            if is_assured and not (is_known and self.used(name) + waiting <= most):
                 return
         if self.policy != "all":
             self.assured.add(job)
@@ -592,11 +594,11 @@ def victims_for(state: State, job: Job, now: float) -> list[Job]:
 
     def loss(other: Job) -> tuple[float, ...]:
         use = state.running[other]
-        return other.level, len(use.where) * (now - other.began), -other.began, -other.id
+        return other.class_rank, len(use.where) * (now - other.began), -other.began, -other.id
 
     ended: list[Job] = []
     for other in sorted(state.running, key=loss):
-        may_end = other.level < job.level and now - other.began >= other.after
+        may_end = other.class_rank < job.class_rank and now - other.began >= other.after
         if may_end and not suffices(ended):
             ended.append(other)
     for other in ended[::-1]:

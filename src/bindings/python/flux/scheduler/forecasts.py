@@ -46,7 +46,7 @@ ODDS_GRAIN_S = 60.0
 SAME_TIME_S = 0.1
 
 
-class _Told:
+class _Sent:
     """The annotations sent for one job."""
 
     __slots__ = ("at", "estimate", "kind", "later", "odds", "reason", "refuted", "timed")
@@ -90,7 +90,7 @@ class Forecasts:
         self._errors = host.errors
         #: whether annotations have a reader; in a simulation of starts they have none
         self.are_read = host.wants_forecast
-        self.told: dict[int, _Told] = {}  # by job id
+        self.sent: dict[int, _Sent] = {}  # by job id
         #: heap of (time, number, job): ends of quiet times. A job that requested again is there
         #: twice; the entries compare only within one order of the queue.
         self._quiet: list[tuple[float, int, PendingJob]] = []
@@ -103,27 +103,27 @@ class Forecasts:
         self._not_before = 0.0  # time of the next estimates
         self._why_failed = False  # whether an error of `why` was logged
 
-    def _of(self, job: PendingJob) -> _Told:
-        told = self.told.get(job.jobid)
-        if told is None:
-            told = self.told[job.jobid] = _Told()
-        return told
+    def _of(self, job: PendingJob) -> _Sent:
+        sent = self.sent.get(job.jobid)
+        if sent is None:
+            sent = self.sent[job.jobid] = _Sent()
+        return sent
 
     def is_mature(self, job: PendingJob) -> bool:
         """Whether a job may be annotated now. If not, a forecast is requested for when it may."""
-        told = self.told.get(job.jobid)
+        sent = self.sent.get(job.jobid)
         now = self._clock.now()
-        if told is None or told.at is None:
+        if sent is None or sent.at is None:
             when = job.came + QUIET_TIME_S
-        elif now - told.at <= SAME_TIME_S:
+        elif now - sent.at <= SAME_TIME_S:
             return True
         else:
-            when = told.at + QUIET_TIME_S
+            when = sent.at + QUIET_TIME_S
         if now >= when:
             return True
-        told = told or self._of(job)
-        if not told.timed:
-            told.timed = True
+        sent = sent or self._of(job)
+        if not sent.timed:
+            sent.timed = True
             heapq.heappush(self._quiet, (when, next(self._numbers), job))
             self._arm(when - now)
         return False
@@ -132,38 +132,38 @@ class Forecasts:
         """Send when a job is expected to start, now or after its quiet time."""
         if when is None and not self._has_estimate(job.jobid):
             return  # nothing to remove: most jobs of a deep queue never have an estimate
-        told = self._of(job)
+        sent = self._of(job)
         if not self.are_read:
             # A simulation of starts reads the first promise of each job, to check that it was kept.
-            if kind != "promised" or when is None or told.estimate is not None:
+            if kind != "promised" or when is None or sent.estimate is not None:
                 return
         elif not self.is_mature(job):
-            told.later = (when, kind)
+            sent.later = (when, kind)
             return
-        told.later = None
-        shown = told.estimate
+        sent.later = None
+        shown = sent.estimate
         if when is None:
             if shown is None:
                 return  # an estimate was to be sent later
             kind = None
-        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == told.kind:
+        elif shown is not None and abs(when - shown) < ESTIMATE_GRAIN_S and kind == sent.kind:
             return
-        told.estimate = when
+        sent.estimate = when
         sched: dict[str, Any] = {"t_estimate": when}
-        if kind != told.kind:
-            told.kind = sched["t_estimate_kind"] = kind
-        self._tell(job, told, sched)
+        if kind != sent.kind:
+            sent.kind = sched["t_estimate_kind"] = kind
+        self._tell(job, sent, sched)
 
     def show_odds(self, job: PendingJob, times: tuple[float, float] | None) -> None:
         """Send when a job is likely to start, unless it is quiet: likely start and nine-of-ten
         start, seconds since the epoch; None removes them."""
-        told = self._of(job)
-        if not self.are_read or times == told.odds or not self._differs(told.odds, times):
+        sent = self._of(job)
+        if not self.are_read or times == sent.odds or not self._differs(sent.odds, times):
             return
         if self.is_mature(job):
-            told.odds = times
+            sent.odds = times
             likely, safe = (None, None) if times is None else times
-            self._tell(job, told, {"t_likely": likely, "t_p90": safe})
+            self._tell(job, sent, {"t_likely": likely, "t_p90": safe})
 
     def _differs(
         self, shown: tuple[float, float] | None, times: tuple[float, float] | None
@@ -179,30 +179,30 @@ class Forecasts:
 
     def with_odds(self) -> set[int]:
         """Return the ids of the jobs annotated with odds.  O(annotated jobs)."""
-        return {jobid for jobid, told in self.told.items() if told.odds is not None}
+        return {jobid for jobid, sent in self.sent.items() if sent.odds is not None}
 
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
         """Return the expected start of a job as sent (seconds since the epoch), and its kind,
         "promised" or "planned"; (None, None) if none was sent."""
-        told = self.told.get(job.jobid)
-        if told is None or told.estimate is None:
+        sent = self.sent.get(job.jobid)
+        if sent is None or sent.estimate is None:
             return None, None
-        return told.estimate, told.kind or "planned"
+        return sent.estimate, sent.kind or "planned"
 
     def _has_estimate(self, jobid: int) -> bool:
         """Whether an estimate was sent for a job, or is to be sent later."""
-        told = self.told.get(jobid)
-        return told is not None and (told.estimate is not None or told.later is not None)
+        sent = self.sent.get(jobid)
+        return sent is not None and (sent.estimate is not None or sent.later is not None)
 
     def ask_for_forecast(self, seconds: float) -> None:
         """Request a forecast after `seconds`, unless an earlier one is due."""
         self._forecast_due = True
         self._arm(seconds)
 
-    def _tell(self, job: PendingJob, told: _Told, sched: dict[str, Any]) -> None:
+    def _tell(self, job: PendingJob, sent: _Sent, sched: dict[str, Any]) -> None:
         now = self._clock.now()
-        if told.at is None or now - told.at > SAME_TIME_S:
-            told.at = now
+        if sent.at is None or now - sent.at > SAME_TIME_S:
+            sent.at = now
         job.request.annotate({"sched": sched})
 
     def _arm(self, seconds: float) -> None:
@@ -218,12 +218,12 @@ class Forecasts:
         waits, self._forecast_due = self._forecast_due, False
         while quiet and quiet[0][0] <= now:
             job = heapq.heappop(quiet)[2]
-            told = self.told.get(job.jobid)
-            if told is not None and not job.request.finalized:
-                told.timed = False
+            sent = self.sent.get(job.jobid)
+            if sent is not None and not job.request.finalized:
+                sent.timed = False
                 waits = True
-                if told.later is not None:
-                    self._errors.guard("estimate", self._estimate, job, *told.later)
+                if sent.later is not None:
+                    self._errors.guard("estimate", self._estimate, job, *sent.later)
         self._armed_for = math.inf
         if quiet:
             self._arm(quiet[0][0] - now)
@@ -241,14 +241,14 @@ class Forecasts:
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
         """Send the promised start of a job (seconds since the epoch; None: unknown). If a
-        projection follows, uncertain starts are left to it: also where the last one expected
-        another start, an earlier one, or none."""
+        projection follows, it is left to that where it is only planned, or differs from the start
+        in the last one."""
         if self.are_read and self._policy.estimate_depth > 0:
             expected, shown = self.estimate_of(job)
             late = 0.0 if expected is None or when is None else when - expected
             is_other = late > ESTIMATE_GRAIN_S or (shown == "planned" and late < -ESTIMATE_GRAIN_S)
-            told = self.told.get(job.jobid)
-            is_other |= told is not None and when is not None and when == told.refuted
+            sent = self.sent.get(job.jobid)
+            is_other |= sent is not None and when is not None and when == sent.refuted
             if kind == "planned" or is_other:
                 self._note_promise(job, when, kind)
                 return
@@ -290,7 +290,7 @@ class Forecasts:
             return
         finally:
             self._not_before = policy.now() + rest
-        shown = filter(self._has_estimate, self.told)
+        shown = filter(self._has_estimate, self.sent)
         for jobid in dict.fromkeys([*starts, *late, *shown]):
             job = policy.pending(jobid)
             if job is not None:
@@ -316,11 +316,11 @@ class Forecasts:
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
         """Annotate a job with the reason of its wait; None removes it. For a job that is not mature
         a later forecast does. Return whether an annotation was sent."""
-        told, reason = self._of(job), self.for_others(job, reason)
-        if reason == told.reason or not self.are_read or not self.is_mature(job):
+        sent, reason = self._of(job), self.for_others(job, reason)
+        if reason == sent.reason or not self.are_read or not self.is_mature(job):
             return False
-        told.reason = reason
-        self._tell(job, told, {"reason_pending": reason})
+        sent.reason = reason
+        self._tell(job, sent, {"reason_pending": reason})
         return True
 
     def for_others(self, job: PendingJob, reason: str | None) -> str | None:

@@ -99,9 +99,9 @@ class OddsService:
         return self._told(self._found.get(jobid))
 
     def _told(self, odds: JobOdds | None) -> dict[str, Any]:
-        """Return what is told of a pending job by a forecast, which may be older than its times."""
+        """Return the odds of a pending job to tell, from a forecast that may be older than its times."""
         now = self._policy.now()
-        return _answer(odds and Played(*(max(now, time) for time in odds.told)))
+        return _answer(odds and Played(*(max(now, time) for time in odds.corrected)))
 
     def of_job(self, job: PendingJob, caller: Caller) -> Generator[float, None, dict[str, Any]]:
         """Compute the odds of a pending job for a caller, unless they are recent. Yields the
@@ -141,7 +141,7 @@ class OddsService:
         found = next(iter(self._read(answer, answer["made"]).values()), None)
         if found is not None and "t_latest" in answer:
             found = found.by(answer["t_latest"])
-        return _answer(found.told if found else None)
+        return _answer(found.corrected if found else None)
 
     def _read(self, answer: dict[str, Any], made: float) -> dict[int, JobOdds]:
         """Return the odds of the jobs that started in enough of the plays; `made` is the time at
@@ -156,10 +156,10 @@ class OddsService:
         for jobid in dict.fromkeys(jobid for starts in plays for jobid in starts):
             played = Played.from_starts([starts.get(jobid, math.inf) for starts in plays])
             if played is not None:
-                told = self.calibration.corrected(played, limits.get(jobid))
-                told = Played(max(made, told.likely), max(made, told.safe))
-                if told.safe < end:
-                    found[jobid] = JobOdds(made, played, told, limits.get(jobid))
+                corrected = self.calibration.corrected(played, limits.get(jobid))
+                corrected = Played(max(made, corrected.likely), max(made, corrected.safe))
+                if corrected.safe < end:
+                    found[jobid] = JobOdds(made, played, corrected, limits.get(jobid))
         return found
 
     def _note(self, job: PendingJob, odds: JobOdds) -> JobOdds:
@@ -190,7 +190,9 @@ class OddsService:
             job = policy.pending(jobid)
             if job is not None:
                 found = self._found.get(jobid)
-                self._forecasts.show_odds(job, found and (found.told.likely, found.told.safe))
+                self._forecasts.show_odds(
+                    job, found and (found.corrected.likely, found.corrected.safe)
+                )
                 yield None
 
     def _find(self) -> Iterator[float | None]:

@@ -398,7 +398,7 @@ SAME_ANSWERS_UNTIL_IDLE = 100
 
 
 @dataclass(eq=False)
-class _Asker:
+class _Client:
     """A client waiting for quiescence, and its progress."""
 
     msg: Any
@@ -435,67 +435,65 @@ class Quiescence:
         self.passes = passes
         self.running = running  # returns the number of jobs that hold resources, for the answer
         self.limit = limit  # returns the maximum number of open requests, or None
-        self._askers: list[_Asker] = []
+        self._clients: list[_Client] = []
 
     def ask(self, msg: Any) -> None:
         """Answer `msg` at quiescence."""
-        asker = _Asker(msg, self.passes.events)
-        self._askers.append(asker)
+        client = _Client(msg, self.passes.events)
+        self._clients.append(client)
         self.passes.changed = self.check
-        self._query(asker)
+        self._query(client)
         self.check()
 
-    def _query(self, asker: _Asker) -> None:
+    def _query(self, client: _Client) -> None:
         def answered(future: Any) -> None:
             try:
                 answer = future.get()
-                self._heard(asker, int(answer["queue_length"]), int(answer["alloc_pending"]))
+                self._heard(client, int(answer["queue_length"]), int(answer["alloc_pending"]))
             except Exception:
-                asker.sending = (
-                    False  # no job manager to query: the jobs that arrived before are all
-                )
-            if asker.sending:
-                self._query(asker)
+                client.sending = False  # there is no job manager: no further jobs will arrive
+            if client.sending:
+                self._query(client)
             else:
                 self.check()
 
         try:
             self.host.handle.rpc("job-manager.alloc-query").then(answered)
         except Exception:
-            asker.sending = False
+            client.sending = False
 
-    def _heard(self, asker: _Asker, queued: int, pending: int) -> None:
+    def _heard(self, client: _Client, queued: int, pending: int) -> None:
         """Process the job manager's numbers of unsent and of open requests."""
         heard = (queued, pending)
         limit = self.limit()
-        asker.times = asker.times + 1 if heard == asker.heard else 0
-        asker.heard = heard
-        if asker.last or (queued and heard == asker.full):
-            asker.sending = False
-            asker.events = self.passes.events
-            asker.keys = None
-        elif queued == 0 or asker.times >= SAME_ANSWERS_UNTIL_IDLE:
-            asker.last = True
+        client.times = client.times + 1 if heard == client.heard else 0
+        client.heard = heard
+        if client.last or (queued and heard == client.full):
+            client.sending = False
+            client.events = self.passes.events
+            client.keys = None
+        elif queued == 0 or client.times >= SAME_ANSWERS_UNTIL_IDLE:
+            client.last = True
         elif limit is not None and pending >= limit:
-            asker.last = asker.again = True
-            asker.full = heard
+            client.last = client.again = True
+            client.full = heard
 
     def check(self) -> None:
         """Answer the clients whose conditions are met."""
         waiting = []
-        for asker in self._askers:
-            if asker.keys is None and self.passes.done_with(asker.events):
-                asker.keys = self.host.commits.accepted
-            if asker.sending or asker.keys is None or self.host.commits.stored < asker.keys:
-                waiting.append(asker)
-            elif asker.again:
-                asker.again = asker.last = False
-                asker.sending = True
-                waiting.append(asker)
-                self._query(asker)
+        for client in self._clients:
+            if client.keys is None and self.passes.done_with(client.events):
+                client.keys = self.host.commits.accepted
+            if client.sending or client.keys is None or self.host.commits.stored < client.keys:
+                waiting.append(client)
+            elif client.again:
+                client.again = client.last = False
+                client.sending = True
+                waiting.append(client)
+                self._query(client)
             else:
                 answer = {"status": 0, "alloc_current": self.running()}
-                self.host.errors.guard("quiescent", self.host.handle.respond, asker.msg, answer)
-        self._askers = waiting
+                self.host.errors.guard("quiescent", self.host.handle.respond, client.msg, answer)
+        self._clients = waiting
         if not waiting:
             self.passes.changed = None

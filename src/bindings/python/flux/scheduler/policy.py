@@ -69,16 +69,16 @@ if TYPE_CHECKING:
 
 
 def _answered_by(
-    topic: str, question: Callable[[Any], Callable[[Any, Caller], Steps]], guests: bool = False
+    topic: str, query: Callable[[Any], Callable[[Any, Caller], Steps]], guests: bool = False
 ) -> Callable[[Any, Any], None]:
-    """Return the handler of a request that is answered in steps. `question` maps the scheduler to
-    the function that computes the answer; `guests`: they may send it, not only callers that see all
+    """Return the handler of a request that is answered in steps. `query` maps the scheduler to the
+    function that computes the answer; `guests`: they may send it, not only callers that see all
     (`messages.sees_all`)."""
 
     return served_by(
         topic,
         lambda self, msg: self._answering.answer(
-            msg, question(self), self._responder.limits, self._responder.serve
+            msg, query(self), self._responder.limits, self._responder.serve
         ),
         guests=guests,
         sees_all=not guests,
@@ -197,9 +197,7 @@ class PolicyScheduler(Scheduler):
                 self,
                 parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
                 events=lambda: self._passes.events,
-                estimate_of=self.forecasts.estimate_of,
-                reason_of=self.forecasts.reason_of,
-                kind_of_wait=self.forecasts.kind_of_wait,
+                forecasts=self.forecasts,
                 config=self._config,
                 stopwatch=self._host.stopwatch,
                 ask=self._projections.ask,
@@ -356,8 +354,8 @@ class PolicyScheduler(Scheduler):
 
     def _answered(self, jobid: int, event: str) -> None:
         """Drop the record of a pending job whose request was answered."""
-        if jobid in self.forecasts.told:
-            del self.forecasts.told[jobid]
+        if jobid in self.forecasts.sent:
+            del self.forecasts.sent[jobid]
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
         admission = self.admission

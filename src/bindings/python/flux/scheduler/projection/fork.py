@@ -33,22 +33,22 @@ VIRTUAL_PATIENCE = 10
 #: Maximum number of queries answered by a child, so that no user waits for all of another's; and
 #: with odds, which take longer. A guest has at most that number of queries with odds waiting:
 #: further ones are answered without.
-QUESTIONS_PER_CHILD = 16
+QUERIES_PER_CHILD = 16
 ODDS_PER_CHILD = 4
 
 #: Niceness of a child: the scheduler and its broker go first.
 NICENESS = 10
 
 #: Seconds between checks for a child's answer.
-LOOK_S = 0.005
+POLL_S = 0.005
 
 #: Guests' waiting queries together check as often as this number of queries would: 512 that checked
 #: every 5 ms took half of the scheduler's time, a millisecond per reactor turn.
-LOOKERS = 8
+POLLING_QUERIES = 8
 
 #: Ratio of the pause after a fork to the fork's duration: forks take a tenth of the scheduler's
 #: time.
-REST = 9.0
+PAUSE_PER_FORK = 9.0
 
 #: Upper bound of file descriptors.
 MAX_FD = 1 << 16
@@ -62,7 +62,7 @@ class ProjectionFailed(Exception):
     """A projection has no answer; the text says why."""
 
 
-class Question:
+class Query:
     """A query about the future.
 
     Args:
@@ -97,8 +97,8 @@ class Projections:
         #: machine's speed
         self._waits = waits
         self.count = 0  # number of children so far
-        self._waiting: list[Question] = []
-        self._asked: list[Question] = []  # queries of the child
+        self._waiting: list[Query] = []
+        self._asked: list[Query] = []  # queries of the child
         self._pid = 0  # pid of the child, or 0
         self._exiting: list[int] = []  # children that answer no more, still to be reaped
         self._pipe = -1
@@ -109,31 +109,31 @@ class Projections:
     def ask(
         self, method: str, odds: bool = False, asked_by: Caller | None = None, **arguments: Any
     ) -> Generator[float, None, dict[str, Any]]:
-        """Query a `Player`; arguments are those of `Question`. Yields the seconds after which to
+        """Query a `Player`; arguments are those of `Query`. Yields the seconds after which to
         continue. Raises ProjectionFailed if there is no answer."""
-        question = Question(method, odds, asked_by, **arguments)
-        guest = question.turn_of
+        query = Query(method, odds, asked_by, **arguments)
+        guest = query.turn_of
         if odds and guest is not None:
             own = sum(one.odds and one.turn_of == guest for one in self._waiting)
-            question.odds = own < ODDS_PER_CHILD
-        self._waiting.append(question)
+            query.odds = own < ODDS_PER_CHILD
+        self._waiting.append(query)
         try:
-            while question.answer is None:
-                if question.error is not None:
-                    raise ProjectionFailed(question.error)
+            while query.answer is None:
+                if query.error is not None:
+                    raise ProjectionFailed(query.error)
                 self._go_on()
-                if question.answer is None and question.error is None:
-                    yield self._pause_of(question)
+                if query.answer is None and query.error is None:
+                    yield self._pause_of(query)
         finally:
-            if question in self._waiting:  # the client has disconnected
-                self._waiting.remove(question)
-        return question.answer
+            if query in self._waiting:  # the client has disconnected
+                self._waiting.remove(query)
+        return query.answer
 
-    def _pause_of(self, question: Question) -> float:
+    def _pause_of(self, query: Query) -> float:
         """Return the seconds until a query checks for its answer again."""
-        if question.is_asked or question.turn_of is None or self._waits:
-            return LOOK_S
-        return LOOK_S * max(1.0, len(self._waiting) / LOOKERS)
+        if query.is_asked or query.turn_of is None or self._waits:
+            return POLL_S
+        return POLL_S * max(1.0, len(self._waiting) / POLLING_QUERIES)
 
     def stop(self) -> None:
         """End the child; its queries get no answer."""
@@ -149,24 +149,24 @@ class Projections:
         if self._pid:
             self._read()
 
-    def _take_questions(self) -> list[Question]:
+    def _take_queries(self) -> list[Query]:
         """Remove the next child's queries from the waiting ones: guests come last, and take
         turns."""
         before: dict[int | None, int] = {None: -len(self._waiting)}  # queries so far, by user
         turns = []
-        for number, question in enumerate(self._waiting):
-            user = question.turn_of
+        for number, query in enumerate(self._waiting):
+            user = query.turn_of
             turns.append((before.get(user, 0), number))
             before[user] = before.get(user, 0) + 1
-        most = ODDS_PER_CHILD if any(one.odds for one in self._waiting) else QUESTIONS_PER_CHILD
+        most = ODDS_PER_CHILD if any(one.odds for one in self._waiting) else QUERIES_PER_CHILD
         taken = [self._waiting[number] for _, number in sorted(turns)[:most]]
         self._waiting = [one for one in self._waiting if one not in taken]
-        for question in taken:
-            question.is_asked = True
+        for query in taken:
+            query.is_asked = True
         return taken
 
     def _fork(self) -> None:
-        self._asked = self._take_questions()
+        self._asked = self._take_queries()
         began = time.monotonic()
         read_end, write_end = os.pipe()
         try:
@@ -184,7 +184,9 @@ class Projections:
         os.set_blocking(read_end, False)
         self._pid, self._pipe, self._text = pid, read_end, b""
         self._began = time.monotonic()
-        self._next_fork = self._began + (0.0 if self._waits else REST * (self._began - began))
+        self._next_fork = self._began + (
+            0.0 if self._waits else PAUSE_PER_FORK * (self._began - began)
+        )
         self.count += 1
 
     def _read(self) -> None:
@@ -237,58 +239,58 @@ class Projections:
         self._exiting = running
 
     def _fail(self, error: str) -> None:
-        for question in self._asked:
-            if question.answer is None and question.error is None:
-                question.error = error
+        for query in self._asked:
+            if query.answer is None and query.error is None:
+                query.error = error
         self._asked = []
 
 
 # -- the child's side ------------------------------------------------------------------------------
 
 
-def _play(policy: ProjectedPolicy, questions: list[Question], pipe: int, niceness: int) -> None:
+def _play(policy: ProjectedPolicy, queries: list[Query], pipe: int, niceness: int) -> None:
     """Answer the queries, each in its own child, then exit."""
     try:
         os.nice(niceness)
         gc.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, _killed_after(policy) * len(questions))
+        signal.setitimer(signal.ITIMER_REAL, _killed_after(policy) * len(queries))
         # This process must not reach any peer of the scheduler.
         os.closerange(0, pipe)
         os.closerange(pipe + 1, MAX_FD)
-        last = len(questions) - 1
-        for number, question in enumerate(questions):
+        last = len(queries) - 1
+        for number, query in enumerate(queries):
             pid = os.fork() if number < last else 0
             if pid:
                 os.waitpid(pid, 0)
                 continue
             signal.setitimer(signal.ITIMER_REAL, _killed_after(policy))  # not inherited by a child
-            _answer(policy, number, question, pipe)
+            _answer(policy, number, query, pipe)
             break
     finally:
         os._exit(0)
 
 
-def _answer(policy: ProjectedPolicy, number: int, question: Question, pipe: int) -> None:
+def _answer(policy: ProjectedPolicy, number: int, query: Query, pipe: int) -> None:
     answer, error = None, None
     try:
-        if question.odds:
-            answer = _answer_with_odds(policy, question)
+        if query.odds:
+            answer = _answer_with_odds(policy, query)
         else:
-            answer = getattr(Player(policy), question.method)(**question.arguments)
+            answer = getattr(Player(policy), query.method)(**query.arguments)
     except Exception as exc:
         error = f"{type(exc).__name__}: {exc}"
     _write(pipe, [number, answer, error])
 
 
-def _answer_with_odds(policy: ProjectedPolicy, question: Question) -> dict[str, Any]:
+def _answer_with_odds(policy: ProjectedPolicy, query: Query) -> dict[str, Any]:
     began = time.perf_counter()
-    answer = _in_child(policy, question, None)
+    answer = _in_child(policy, query, None)
     answer["plays"] = []
     if not answer["settled"]:
         for seed in range(PLAYS):
-            played = _in_child(policy, question, Draws(policy.odds.shares, seed))
+            played = _in_child(policy, query, Draws(policy.odds.shares, seed))
             answer["plays"].append(played["starts"])
             answer["took"] += played["took"]
             if answer["plays"].count([]) == MOST_WITHOUT_START:
@@ -300,15 +302,15 @@ def _answer_with_odds(policy: ProjectedPolicy, question: Question) -> dict[str, 
     return answer
 
 
-def _in_child(policy: ProjectedPolicy, question: Question, draws: Draws | None) -> dict[str, Any]:
+def _in_child(policy: ProjectedPolicy, query: Query, draws: Draws | None) -> dict[str, Any]:
     """Play once, in a child, so that this process remains unchanged."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             signal.setitimer(signal.ITIMER_REAL, _killed_after(policy))
-            play = getattr(Player(policy, draws), question.method)
-            _write(write_end, play(**question.arguments))
+            play = getattr(Player(policy, draws), query.method)
+            _write(write_end, play(**query.arguments))
         finally:
             os._exit(0)
     os.close(write_end)

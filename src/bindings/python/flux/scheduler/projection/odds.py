@@ -137,14 +137,16 @@ class JobOdds(NamedTuple):
 
     made: float  # time of the forecast, seconds since the epoch
     played: Played  # the odds from the plays
-    told: Played  # the odds as told
+    corrected: Played  # the same, corrected by past misses
     limits: float | None  # its start if all jobs run to their limits; None: unknown
 
     def by(self, when: float) -> JobOdds:
         """Return the forecast for a job that is known to start by a time, in seconds since the
         epoch."""
-        told = self.told
-        return self._replace(told=Played(min(when, told.likely), min(when, told.safe)))
+        corrected = self.corrected
+        return self._replace(
+            corrected=Played(min(when, corrected.likely), min(when, corrected.safe))
+        )
 
 
 #: Number of jobs kept per user, and for all users together.

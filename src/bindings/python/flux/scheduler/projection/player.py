@@ -39,7 +39,7 @@ LATE_END_S = 1.0
 ENDING_S = 1e-3
 
 #: Number of steps between checks of the time.
-STEPS_PER_LOOK = 64
+STEPS_PER_CHECK = 64
 
 #: Priority of a job unless a plugin sets another: the default urgency (RFC 14); and the highest
 #: urgency, whose priority is `messages.PRIORITY_MAX`.
@@ -215,7 +215,7 @@ class Player:
                 return True
             self._time.step()
             self._steps += 1
-            if self._steps % STEPS_PER_LOOK == 0 and self.took > self._seconds:
+            if self._steps % STEPS_PER_CHECK == 0 and self.took > self._seconds:
                 return False
         return True
 

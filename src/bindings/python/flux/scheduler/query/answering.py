@@ -173,8 +173,8 @@ class Answering:
         self._config = config
         self._reading_s = reading_s
         # user -> open queries, never empty; the user whose turn it is comes first
-        self._ready: dict[int, deque[_Question]] = {}
-        self._resting: list[tuple[float, int, _Question]] = []  # a heap: (time, number, query)
+        self._ready: dict[int, deque[_OpenQuery]] = {}
+        self._resting: list[tuple[float, int, _OpenQuery]] = []  # a heap: (time, number, query)
         self._numbers = itertools.count()
         self._count = 0  # number of all these
         self._of_user: dict[int, int] = {}  # user -> number of them, never 0
@@ -187,14 +187,14 @@ class Answering:
     def answer(
         self,
         msg: Any,
-        question: Callable[[Any, Caller], Steps],
+        query: Callable[[Any, Caller], Steps],
         limits: SizeLimits | None,
         serve: Callable[[Any, Callable[[], Any]], None],
     ) -> None:
         """Answer a request in a later turn.
 
         Args:
-            question: makes the answer from payload and caller
+            query: makes the answer from payload and caller
             limits (SizeLimits): limits on the payload; None: it is already parsed
             serve: calls a function, and answers the request with an error if it raises
 
@@ -213,7 +213,7 @@ class Answering:
         def steps() -> Steps:
             if limits is not None:
                 limits.check(msg)
-            answer = yield from question(payload_of(msg), caller)
+            answer = yield from query(payload_of(msg), caller)
             shown: dict[str, Any] = caller.shown(msg.topic, answer)
             return shown
 
@@ -230,10 +230,10 @@ class Answering:
         self, steps: Steps, msg: Any, serve: Callable[[Any, Callable[[], Any]], None]
     ) -> None:
         """Work on the answer of a request in later turns. `serve`: as for `answer`."""
-        question = _Question(steps, msg, serve, 1 + payload_size(msg) // BYTES_OF_ONE)
-        self._count += question.weight
-        self._of_user[msg.userid] = self._of_user.get(msg.userid, 0) + question.weight
-        self._put(question)
+        query = _OpenQuery(steps, msg, serve, 1 + payload_size(msg) // BYTES_OF_ONE)
+        self._count += query.weight
+        self._of_user[msg.userid] = self._of_user.get(msg.userid, 0) + query.weight
+        self._put(query)
         if self._rests:  # all others do
             self._timer.stop()
             self._armed = False
@@ -245,19 +245,19 @@ class Answering:
         if notice.userid not in self._of_user:
             return
         own = [*self._ready.get(notice.userid, ()), *(one for _, _, one in self._resting)]
-        for question in own:
-            if not question.is_over and has_left(notice, question.msg):
-                self._is_over(question)  # dropped at its turn
-                question.steps.close()
+        for query in own:
+            if not query.is_over and has_left(notice, query.msg):
+                self._is_over(query)  # dropped at its turn
+                query.steps.close()
 
-    def _put(self, question: _Question) -> None:
-        self._ready.setdefault(question.msg.userid, deque()).append(question)
+    def _put(self, query: _OpenQuery) -> None:
+        self._ready.setdefault(query.msg.userid, deque()).append(query)
 
-    def _is_over(self, question: _Question) -> None:
-        question.is_over = True
-        userid = question.msg.userid
-        self._count -= question.weight
-        self._of_user[userid] -= question.weight
+    def _is_over(self, query: _OpenQuery) -> None:
+        query.is_over = True
+        userid = query.msg.userid
+        self._count -= query.weight
+        self._of_user[userid] -= query.weight
         if not self._of_user[userid]:
             del self._of_user[userid]
 
@@ -292,42 +292,42 @@ class Answering:
                     self._ready[userid] = some
             now = self._stopwatch()
 
-    def _go_on(self, question: _Question, now: float) -> bool:
+    def _go_on(self, query: _OpenQuery, now: float) -> bool:
         """Make the next step of a query. Return whether another may follow at once."""
-        if question.is_over:
+        if query.is_over:
             return False
         try:
             try:
-                rest = next(question.steps)
+                rest = next(query.steps)
             except StopIteration as end:
                 text = encode(end.value)
             else:
                 if rest:
-                    entry = (now + rest, next(self._numbers), question)
+                    entry = (now + rest, next(self._numbers), query)
                     heapq.heappush(self._resting, entry)
                 return not rest
         except Exception as exc:
-            self._answer(question, exc)
+            self._answer(query, exc)
         else:
-            self._answer(question, text)
+            self._answer(query, text)
         return False
 
-    def _answer(self, question: _Question, answer: str | Exception) -> None:
-        self._is_over(question)
+    def _answer(self, query: _OpenQuery, answer: str | Exception) -> None:
+        self._is_over(query)
 
         def give() -> None:
             if isinstance(answer, Exception):
                 raise answer
-            self._handle.respond(question.msg, answer)
+            self._handle.respond(query.msg, answer)
 
-        question.serve(question.msg, give)
+        query.serve(query.msg, give)
         if isinstance(answer, Exception):
             # Its frames refer to the payload, and `give` refers to it.
             answer.__traceback__ = None
 
 
 @dataclass(eq=False)
-class _Question:
+class _OpenQuery:
     """An unanswered query.
 
     Attributes:

@@ -61,8 +61,8 @@ class PendingReason:
             policy.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             never = str(exc)
-        reason = never or read_by(caller, self._source.reason_of(job, facts or None))
-        when, kind = self._source.estimate_of(job)
+        reason = never or read_by(caller, self._source.forecasts.reason_of(job, facts or None))
+        when, kind = self._source.forecasts.estimate_of(job)
         return {
             "id": job.jobid,
             "name": name_of(job.jobid),
@@ -126,7 +126,7 @@ class PendingReason:
         """Return the pending job ahead, in a list that is empty if there is none."""
         if head is None:
             return []
-        start, _ = self._source.estimate_of(head)
+        start, _ = self._source.forecasts.estimate_of(head)
         length = head.resource_request.duration
         end = start + length if start is not None and length > 0 else None
         name = caller.name(head.jobid, head.request.userid)
@@ -139,7 +139,7 @@ class PendingReason:
         waits for, and whether there are more."""
         source = self._source
         wanted = self._policy.facts.ranks_of(job.resource_request)
-        estimate, _ = source.estimate_of(job)
+        estimate, _ = source.forecasts.estimate_of(job)
         last = source.ending_by(math.inf if estimate is None else estimate)
         found: list[dict[str, Any]] = []
         for examined, (jobid, end) in enumerate(last, 1):
@@ -198,7 +198,7 @@ class PendingReason:
         """Whether no rule would keep a job from what the pool would offer for a smaller request of
         it that fits."""
         admission, plan = self._policy.admission, self._source.plan()
-        if plan is None or not admission.looks_twice:
+        if plan is None or not admission.has_second_look:
             return True
         trial = Trial(plan, request, yielding=self._policy.decision.yielding(job))
         offer = trial.offer(partial(admission.second_look, job))

@@ -322,7 +322,7 @@ class QueryService:
             if job.request.finalized:
                 continue
             if known := examined < MAX_JOBS_LISTED:
-                key = queue_of(job), source.kind_of_wait(job)[0]
+                key = queue_of(job), source.forecasts.kind_of_wait(job)[0]
             else:
                 key = None, "other"
             reasons[key] = reasons.get(key, 0) + 1

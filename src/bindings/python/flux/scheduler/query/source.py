@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.decision import PolicyView
+    from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.host import InstanceConfig
     from flux.scheduler.odds_service import OddsService
     from flux.scheduler.requests import PendingJob
@@ -38,11 +39,7 @@ class QuerySource:
     # returns the pool's request for a jobspec; raises ValueError if that is invalid
     parse: Callable[[Any], Any]
     events: Callable[[], int]  # returns a number that grows with every event
-    # returns the expected start that a job was told, and its kind
-    estimate_of: Callable[[PendingJob], tuple[float | None, str | None]]
-    # those of `flux.scheduler.forecasts.Forecasts`
-    reason_of: Callable[..., str | None]
-    kind_of_wait: Callable[[PendingJob], tuple[str, str | None]]
+    forecasts: Forecasts  # estimates and reasons
     config: InstanceConfig  # the instance's configuration
     stopwatch: Callable[[], float]  # returns seconds of real time
     # queries a projection (`flux.scheduler.projection.fork.Projections.ask`)

@@ -75,7 +75,7 @@ class ReservationAnswers(ReservationPart):
         """Return why a job waits for a reservation, in one sentence, or None; and the reservation,
         if it exists."""
         try:
-            entry, reason = self._group_jobs.standing(job)
+            entry, reason = self._group_jobs.state_of(job)
         except InfeasibleRequest as exc:
             return str(exc), None
         if reason is not None:
@@ -154,7 +154,9 @@ class ReservationAnswers(ReservationPart):
         short = self._selector.lacks(entry) if entry.active else 0
         lacks, note = short, entry.warned
         if state == "planned":
-            is_able = self._selector.ranks if reservation.for_nobody else self._selector.ranks_up
+            is_able = (
+                self._selector.ranks if reservation.is_maintenance else self._selector.ranks_up
+            )
             lacks = wanted - popcount(is_able(reservation))
             if lacks > 0:
                 note = f"{lacks} of {wanted} nodes are down or gone"

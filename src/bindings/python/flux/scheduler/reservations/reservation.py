@@ -48,8 +48,8 @@ class Window(NamedTuple):
     end: float
 
 
-class Asker(NamedTuple):
-    """Properties of a job that determine whether it belongs to a reservation's group."""
+class Applicant(NamedTuple):
+    """A job that names a reservation, by the properties that decide whether it is in the group."""
 
     userid: int
     queue: str | None
@@ -97,18 +97,18 @@ class Reservation:
     # -- group -------------------------------------------------------------------------------------
 
     @property
-    def for_nobody(self) -> bool:
+    def is_maintenance(self) -> bool:
         """Whether it is a maintenance window, without a group."""
         return not (self.users or self.queues or self.banks)
 
-    def admits(self, asker: Asker, queue_names: QueueNames) -> bool:
+    def admits(self, applicant: Applicant, queue_names: QueueNames) -> bool:
         """Whether a job that names this reservation belongs to its group. `queue_names`: resolves
         queue names: a parent's name includes its virtual queues."""
         return (
-            not self.for_nobody
-            and (not self.users or asker.userid in self.users)
-            and (not self.queues or queue_names.any_covers(self.queues, asker.queue))
-            and (not self.banks or asker.bank in self.banks)
+            not self.is_maintenance
+            and (not self.users or applicant.userid in self.users)
+            and (not self.queues or queue_names.any_covers(self.queues, applicant.queue))
+            and (not self.banks or applicant.bank in self.banks)
         )
 
     # -- windows -----------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ class NodeSelector:
         missing from a maintenance window: nothing runs there."""
         reservation = entry.reservation
         short = self.nodes(reservation) - popcount(entry.ranks)
-        if reservation.for_nobody:
+        if reservation.is_maintenance:
             short -= popcount(self.ranks(reservation) & ~self.ranks_up(reservation))
         return max(0, short)
 
@@ -348,7 +348,7 @@ class ReservationPart:
         self._selector = selector
 
 
-class GroupJobs(dict[int, tuple[str, Asker]]):
+class GroupJobs(dict[int, tuple[str, Applicant]]):
     """The pending jobs that name a reservation: id -> its name, and the job's user, queue and
     bank."""
 
@@ -362,7 +362,7 @@ class GroupJobs(dict[int, tuple[str, Asker]]):
         found = self.get(job.jobid)
         return None if found is None else found[0]
 
-    def standing(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
+    def state_of(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
         """Return the reservation to whose group a job belongs, and why the job cannot run now.
 
         Returns:
@@ -374,11 +374,11 @@ class GroupJobs(dict[int, tuple[str, Asker]]):
         found = self.get(job.jobid)
         if found is None:
             return None, None
-        name, asker = found
+        name, applicant = found
         entry = self._entries.get(name)
         if entry is None:
             return None, f"reservation {name} does not exist"
-        if not entry.reservation.admits(asker, self._queue_names):
+        if not entry.reservation.admits(applicant, self._queue_names):
             raise InfeasibleRequest(
                 f"reservation {name} is not for this job's user, queue and bank"
             )

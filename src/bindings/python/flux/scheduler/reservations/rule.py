@@ -39,7 +39,7 @@ from flux.scheduler.pools import missing_hosts
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.answers import ReservationAnswers
 from flux.scheduler.reservations.reservation import (
-    Asker,
+    Applicant,
     GroupJobs,
     NodeSelector,
     Reservation,
@@ -258,8 +258,8 @@ class ReservationRule(GivingRule):
         name = attributes.reservation
         if name is not None:
             userid = -1 if job.userid is None else job.userid
-            asker = Asker(userid, attributes.queue, attributes.bank)
-            self.group_jobs[job.jobid] = (name, asker)
+            applicant = Applicant(userid, attributes.queue, attributes.bank)
+            self.group_jobs[job.jobid] = (name, applicant)
             self.host.admission.kept_for[job.jobid] = self
             self._engage()
 
@@ -267,7 +267,7 @@ class ReservationRule(GivingRule):
         return self.group_jobs.reservation_of(job)
 
     def check(self, job: PendingJob) -> Deferral | None:
-        _, reason = self.group_jobs.standing(job)
+        _, reason = self.group_jobs.state_of(job)
         if reason is None and (reason := self._fits_no_gap(job)) is not None:
             return Deferral(reason, key=NO_GAP)
         return None if reason is None else Deferral(reason)
@@ -338,7 +338,7 @@ class ReservationRule(GivingRule):
         return longest < length and first < now + length
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        entry, _ = self.group_jobs.standing(job)
+        entry, _ = self.group_jobs.state_of(job)
         if entry is None or not entry.active:
             return None  # it is placed inside the active window only
         return self.active.allocate(entry, job, plan)
@@ -351,7 +351,7 @@ class ReservationRule(GivingRule):
             entry.window.end <= start and self._selector.ranks(entry.reservation) & ranks
             for entry in self.entries.values()
             if entry.window and entry.reservation.at_end == "run"
-            if not entry.reservation.for_nobody
+            if not entry.reservation.is_maintenance
         )
 
     def why(self, job: PendingJob) -> str | None:
@@ -372,7 +372,7 @@ class ReservationRule(GivingRule):
 
     def hello(self, job: RunningJob) -> None:
         entry = self.entries.get(job.attributes.reservation or "")
-        if entry is not None and entry.window is not None and not entry.reservation.for_nobody:
+        if entry is not None and entry.window is not None and not entry.reservation.is_maintenance:
             if entry.window.start <= job.start:
                 self.active.found_inside(job.jobid, entry, entry.window)
 
@@ -532,7 +532,7 @@ class ReservationService:
         present = [entry.reservation for entry in rule.entries.values()]
         warnings = [*self._doubts_of(reservation, present)]
         warnings += queues_missing(reservation.queues, scheduler.configuration())
-        if reservation.for_nobody and reservation.at_end != "cancel":
+        if reservation.is_maintenance and reservation.at_end != "cancel":
             warnings.append("no job can be in it, so at_end has no effect")
         answer = {"now": scheduler.now(), "conflicts": conflicts, "warnings": warnings}
         if asked["dry_run"]:

@@ -246,7 +246,7 @@ class ActiveWindows(ReservationPart):
         self._host.placeholders.free(entry.placeholder)
         try:
             alloc = pool.alloc_on(job.jobid, request, ranks)
-            self._host.admission.let_keep(job, pool)
+            self._host.admission.check_allocation(job, pool)
         except InsufficientResources:
             return None  # the ranks outside may be others
         finally:

@@ -120,7 +120,7 @@ class Lending(Part):
             jobid, cls.name, popcount(pool.held_ranks(jobid)), now, job.userid, cls.rank
         )
         of_class = [one for one in lent.victims.values() if one.cls == cls.name]
-        self._host.admission.let_keep(job, pool)
+        self._host.admission.check_allocation(job, pool)
         if (
             not plan.contains(taker, [*lent.victims, jobid])
             or self._beyond([*of_class, victim], start) is not None

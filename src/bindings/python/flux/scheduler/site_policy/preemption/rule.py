@@ -121,7 +121,7 @@ class PreemptionRule(GivingRule, TableRule):
         if preemption and preemption.request is None and not preemption.in_promise:
             self._under_way.came_back(preemption, waiting)
         elif self.classes.may_take(terms):
-            self._takers.look_soon()
+            self._takers.search_soon()
 
     def signature(self, job: PendingJob) -> Hashable:
         waiting = self._waiting.get(job.jobid)
@@ -163,7 +163,7 @@ class PreemptionRule(GivingRule, TableRule):
         if waited is None or waited.terms.cls is None:
             return None
         lent = self._running.enter(job, waited.terms).gives_way_to
-        self._takers.look_soon()
+        self._takers.search_soon()
         return None if lent is None else {"t_preempt": self._under_way.borrows(job.jobid, lent)}
 
     def hello(self, job: RunningJob) -> None:
@@ -175,7 +175,7 @@ class PreemptionRule(GivingRule, TableRule):
         running = self._running.remove(jobid) if final else self._running.ends(jobid)
         if self._record.active:
             self._under_way.freed(running, final)
-        self._takers.look_soon()
+        self._takers.search_soon()
 
     def extended(self, jobid: int, expiration: float) -> None:
         self._under_way.extended(jobid, expiration)
@@ -193,11 +193,11 @@ class PreemptionRule(GivingRule, TableRule):
                 when = self.host.now() + COME_BACK_S
                 self.host.call_at(when, self._under_way.drop_missing)
             self._under_way.restore()
-        self._takers.look_soon()
+        self._takers.search_soon()
 
     def ranks_changed(self, lost: bool) -> None:
         self._under_way.ranks_changed()
-        self._takers.look_soon()
+        self._takers.search_soon()
 
     def enter_projection(self) -> None:
         """Called when the scheduler enters a projection."""

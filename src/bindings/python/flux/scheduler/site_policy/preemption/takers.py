@@ -81,12 +81,12 @@ def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
 
 #: Seconds between searches: each covers all events since the last, after the pass that may start
 #: jobs without ending others.
-LOOK_INTERVAL_S = 1.0
+SEARCH_INTERVAL_S = 1.0
 
 #: Maximum number of jobs with different requests considered per search; each costs a copy of the
 #: pool. They are spread over the interval, so that a pass follows the decision on each before the
 #: next is considered, in a projection as in the instance.
-JOBS_PER_LOOK = 8
+JOBS_PER_SEARCH = 8
 
 #: Maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim
 #: cannot be ended.
@@ -119,45 +119,45 @@ class Takers(Part):
         super().__init__(state)
         self._decide = decide
         self._timer: Timer | None = None
-        self._looked_at = -inf
+        self._searched_at = -inf
         #: id of a job -> argument of `consider`, while the job manager is asked about its victims
         self._asked: dict[int, frozenset[int]] = {}
 
     # -- the search --------------------------------------------------------------------------------
 
-    def look_soon(self) -> None:
+    def search_soon(self) -> None:
         """Search soon for jobs that may preempt others, if there are such others."""
         if self._running.of_classes:
-            self._look_at(max(self._host.now(), self._looked_at) + LOOK_INTERVAL_S)
+            self._search_at(max(self._host.now(), self._searched_at) + SEARCH_INTERVAL_S)
 
-    def _look_at(self, when: float) -> None:
+    def _search_at(self, when: float) -> None:
         if self._timer is None or when < self._timer.when:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._host.call_at(when, self._look)
+            self._timer = self._host.call_at(when, self._search)
 
-    def _look(self) -> None:
-        self._timer, self._looked_at = None, self._host.now()
-        now, takers = self._looked_at, []
+    def _search(self) -> None:
+        self._timer, self._searched_at = None, self._host.now()
+        now, takers = self._searched_at, []
         victims = [one for one in self._running.of_classes.values() if one.may_give_way_to(None)]
         times = [one.start + one.terms.after for one in victims]
         classes = {one.terms.cls for one, time in zip(victims, times) if time <= now}
-        next_look = min([time for time in times if time > now], default=inf)
+        next_search = min([time for time in times if time > now], default=inf)
         for one in self._startable() if classes else ():
             job, rank = one.job, one.terms.rank
             if job.prefers is None:
                 times = [job.came + cls.wait for cls in classes if cls and cls.rank < rank]
             else:
-                times = [job.prefers[1] + LOOK_INTERVAL_S]
+                times = [job.prefers[1] + SEARCH_INTERVAL_S]
             if times and self._is_free_to_take(one):
                 if min(times) <= now:
                     takers.append((job.order, job.jobid, one))
-                next_look = min([next_look, *(time for time in times if time > now)])
-        if next_look < inf:
-            self._look_at(max(next_look, now + LOOK_INTERVAL_S))
-        first = heapq.nsmallest(16 * JOBS_PER_LOOK, takers)
+                next_search = min([next_search, *(time for time in times if time > now)])
+        if next_search < inf:
+            self._search_at(max(next_search, now + SEARCH_INTERVAL_S))
+        first = heapq.nsmallest(16 * JOBS_PER_SEARCH, takers)
         for number, one in enumerate(_different([one for _, _, one in first])):
-            when = now + number * LOOK_INTERVAL_S / JOBS_PER_LOOK
+            when = now + number * SEARCH_INTERVAL_S / JOBS_PER_SEARCH
             self._host.call_at(when, partial(self.consider, one.job.jobid))
 
     def _startable(self) -> Iterable[Waiting]:
@@ -325,7 +325,7 @@ def _different(takers: list[Waiting]) -> list[Waiting]:
         job = one.job
         key = job.jobid if job.signature is None else (job.signature, job.limit)
         different.setdefault(key, one)
-    return list(different.values())[:JOBS_PER_LOOK]
+    return list(different.values())[:JOBS_PER_SEARCH]
 
 
 def _nothing(reason: str) -> Choice:

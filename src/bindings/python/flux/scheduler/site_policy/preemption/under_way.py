@@ -32,7 +32,7 @@ from flux.scheduler.site_policy.preemption.state import (
     Preemption,
     as_end,
 )
-from flux.scheduler.site_policy.preemption.takers import LOOK_INTERVAL_S, needed
+from flux.scheduler.site_policy.preemption.takers import SEARCH_INTERVAL_S, needed
 from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class PreemptionsUnderWay(Part):
         if preemption.in_promise:
             when, step = self._kept.until(preemption) + KEPT_S, self._let_go
         elif not preemption.held:
-            when, step = self._host.now() + LOOK_INTERVAL_S, self._take_up
+            when, step = self._host.now() + SEARCH_INTERVAL_S, self._take_up
         else:
             return
         self._set_timer(preemption, when, step)
@@ -277,7 +277,7 @@ class PreemptionsUnderWay(Part):
             return
         now = self._host.now()
         grace = self._grace(preemption)
-        is_late = not preemption.in_promise and now - preemption.decided > LOOK_INTERVAL_S
+        is_late = not preemption.in_promise and now - preemption.decided > SEARCH_INTERVAL_S
         if is_late and grace > 0:
             # Storing took a while, and victims must get their full grace.
             preemption.expected += now - preemption.decided
@@ -408,7 +408,7 @@ class PreemptionsUnderWay(Part):
         self._record.store()
         if self._classes.entries:
             self._host.readmit(self._rule, preemption.taker)
-            self._takers.look_soon()
+            self._takers.search_soon()
 
     def _again(self, preemption: Preemption, why: str, cause: str) -> None:
         """Choose victims again, unless that was done too often: the resources kept for a taker are
@@ -497,7 +497,7 @@ class PreemptionsUnderWay(Part):
                 alloc = self._kept.alloc_beside(job, plan, preemption)
             else:
                 alloc = self._kept.alloc(job, plan, preemption, others_too)
-            self._host.admission.let_keep(job, self._host.resources)
+            self._host.admission.check_allocation(job, self._host.resources)
             return alloc
         except InsufficientResources as exc:
             self._kept.keep(preemption)  # what is free of it is kept on
