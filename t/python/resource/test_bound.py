@@ -177,7 +177,7 @@ def test_ranks_are_kept_for_no_job_whatever_is_in_use(is_counted):
     pool.alloc_on(1, whole(1, 80.0), 0b1000)
     pool.alloc_on(2, whole(1, 30.0), 0b0100)
     plan.reserve(10, whole(1, 10.0), NOW + 5)
-    assert not plan.keep(-1, whole(3, 100.0), NOW + 10)
+    assert not plan.keep_free(-1, whole(3, 100.0), NOW + 10)
     assert plan.is_counted is is_counted and plan.stale() == [-1, 10] and plan.breaks_a_promise()
     plan.cancel(10)
     assert not plan.breaks_a_promise()

@@ -393,8 +393,8 @@ def test_a_rule_that_raises_at_the_end_of_a_job_keeps_no_record_of_it(monkeypatc
     rig = Rig(R(2, 4), Backfill, config=config)
     rule = rig.rule("limit")
     rig.arrive(1)
-    monkeypatch.setattr(rule, "hold", lambda *args: 1 / 0)
+    monkeypatch.setattr(rule, "note_held", lambda *args: 1 / 0)
     rig.free(1)
     rig.settle()
     assert not rule.jobs
-    assert any("admission rule limit: hold" in text for text in rig.logged(3))
+    assert any("admission rule limit: note_held" in text for text in rig.logged(3))

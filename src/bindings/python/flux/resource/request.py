@@ -608,16 +608,6 @@ class ResourceRequest:
         new.claimant = claimant
         return new
 
-    @classmethod
-    def _made(cls, shape: Shape, duration: float, jobspec: Any) -> Self:
-        self = cls.__new__(cls)
-        self.shape = shape
-        self.duration = duration
-        self.tokens = None
-        self.claimant = None
-        self._jobspec = jobspec
-        return self
-
     @property
     def nnodes(self) -> int:
         """Minimum number of nodes; 0 if slots may go anywhere."""
@@ -674,8 +664,12 @@ class ResourceRequest:
         duration, constraint = read_attributes(jobspec)
         if Remembered.kept > Remembered.MAX_BYTES:
             make_room()
-        shape = _shape_of(jobspec.get("resources"), constraint, cls.takes_containers)
-        return cls._made(shape, duration, kept)
+        self = cls.__new__(cls)
+        self.shape = _shape_of(jobspec.get("resources"), constraint, cls.takes_containers)
+        self.duration = duration
+        self.tokens = self.claimant = None
+        self._jobspec = kept
+        return self
 
     def __repr__(self) -> str:
         shape = self.shape

@@ -298,7 +298,7 @@ class GivingRule(AdmissionRule):
 
 
 class CountedRule(AdmissionRule):
-    """A rule of the library that counts what jobs hold. It is told of that by `hold`, in place of
+    """A rule of the library that counts what jobs hold. It is told of that by `note_held`, in place of
     `AdmissionRule.start` and `AdmissionRule.free`; its `AdmissionRule.check` is called only while
     one of a job's bounds is exceeded. When these change, it calls ``host.admission.recount()``.
 
@@ -316,7 +316,7 @@ class CountedRule(AdmissionRule):
         of its request, on any nodes."""
         return []
 
-    def hold(self, jobid: int, known: Any, ranks: int, more: Change, now: float) -> None:
+    def note_held(self, jobid: int, known: Any, ranks: int, more: Change, now: float) -> None:
         """Called when the resources that a counted job holds have changed.
 
         Args:

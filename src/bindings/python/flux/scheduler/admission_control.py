@@ -555,9 +555,9 @@ class AdmissionControl:
                 known = rule.jobs.get(jobid)
                 if known is not None:
                     try:
-                        rule.hold(jobid, known, ranks, more, now)
+                        rule.note_held(jobid, known, ranks, more, now)
                     except Exception:
-                        self._report(f"admission rule {rule.name}: hold", trace=True)
+                        self._report(f"admission rule {rule.name}: note_held", trace=True)
                     known.waits = False
         for one, start in self._starting:
             try:
@@ -585,12 +585,12 @@ class AdmissionControl:
                     known = rule.jobs.get(jobid)
                     if known is not None:
                         try:
-                            rule.hold(jobid, known, ranks, more, when)
+                            rule.note_held(jobid, known, ranks, more, when)
                         finally:
                             if final:
                                 del rule.jobs[jobid]
                 except Exception:
-                    self._report(f"admission rule {rule.name}: hold", trace=True)
+                    self._report(f"admission rule {rule.name}: note_held", trace=True)
             if final:
                 del self.holds[jobid]
             else:

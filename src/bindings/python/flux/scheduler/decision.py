@@ -78,7 +78,7 @@ class Decision:
     Attributes:
         looks_past_heads (bool): whether a job may start before a waiting one ahead of it
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
-        notes_arrivals (bool): whether `came` is called for each job
+        notes_arrivals (bool): whether `arrives` is called for each job
         asks_in_order (bool): whether jobs are examined in order, beginning with the first
         keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
             or leaves
@@ -103,7 +103,7 @@ class Decision:
     def pool_made(self) -> None:
         """Called when there is a pool, before jobs arrive."""
 
-    def came(self, job: PendingJob) -> None:
+    def arrives(self, job: PendingJob) -> None:
         """Called before a job is queued, if `notes_arrivals`."""
 
     def defer(self, job: PendingJob, why: Any) -> None:

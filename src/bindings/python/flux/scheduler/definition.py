@@ -170,7 +170,7 @@ class State:
         promises behind a promised job do not count meanwhile, and are made anew."""
         behind = self.behind(job) if job in self.promises else []
         self.hidden = [other for other in behind if self.promises[other].start == -inf]
-        if (job not in self.promises or self.has_come(job)) and not self.start(job):
+        if (job not in self.promises or self.advance(job)) and not self.start(job):
             self.wait(job)
         while self.hidden:  # in order: the rest does not count yet
             other = self.hidden.pop(0)
@@ -462,7 +462,7 @@ class State:
         use, room = self.promises[job], self.room(job)
         return room.holds(use, max(use.start, self.now), use.where, room.uses)
 
-    def has_come(self, job: Job) -> bool:
+    def advance(self, job: Job) -> bool:
         """Let a promise move to an earlier time, or to a later one if it cannot be kept, even on
         other ranks. Return whether its time has come, or is unknown. On ranks it moves earlier only
         if its job can start now: moves between future times were found to lengthen waits."""

@@ -309,7 +309,7 @@ class PolicyScheduler(Scheduler):
         in its place."""
         self._backlog.remove(job)
         if job.signature is None:  # a queue without groups: those in one line return together
-            job.signature = self.queue_order.turn_of(job)
+            job.signature = self.queue_order.ranks_of(job)
         deferred, until = self.admission.deferred, why.deferral.until
         deferred.defer(job, why)
         if until is not None and until > self.now():
@@ -348,7 +348,7 @@ class PolicyScheduler(Scheduler):
             if marks is not None:
                 job.signature = signature_of(job.resource_request, marks)
         if self.decision.notes_arrivals:
-            self.decision.came(job)
+            self.decision.arrives(job)
         if self.queue_order.by_share:
             job.priority = job.priority  # the rule knows the job's user by now
 
@@ -509,7 +509,7 @@ class PolicyScheduler(Scheduler):
         for examined, job in enumerate(self._backlog.in_order(), 1):
             if job.request.finalized:
                 continue
-            ranks = self.queue_order.turn_of(job)
+            ranks = self.queue_order.ranks_of(job)
             is_first = not ranks & blocked
             if (is_first or ranks & ~blocked) and self._leaves(job, is_first):
                 self._backlog.remove(job)

@@ -658,7 +658,7 @@ class OrderingPolicy(Protocol):
 
 
 class QueueOrder:
-    """Determines which jobs wait for which, and their turns."""
+    """Determines which jobs wait for which."""
 
     def __init__(
         self, source: OrderingPolicy, queue: PendingQueue, events: Callable[[], int]
@@ -672,16 +672,15 @@ class QueueOrder:
         #: whether a rule orders jobs of equal priority
         self.by_share = False
 
-    def turn_of(self, job: PendingJob) -> int:
-        """Return the mask of ranks for which `job` waits its turn: by queue, those that it could
-        use; in strict order, all."""
+    def ranks_of(self, job: PendingJob) -> int:
+        """Return the mask of ranks for which a job waits: by queue, those that it could use, up and
+        free or not; in strict order, all."""
         source = self._source
         return source.facts.ranks_of(job.resource_request) if source.by_queue else ALL
 
     def share_ranks(self, one: PendingJob, other: PendingJob) -> bool:
-        """Whether one of two jobs may have to wait for the other: by queue, if both could use some
-        same rank, up and free or not."""
-        return self.turn_of(one) & self.turn_of(other) != 0
+        """Whether one of two jobs may have to wait for the other."""
+        return self.ranks_of(one) & self.ranks_of(other) != 0
 
     def all_blocked(self, blocked: int) -> bool:
         """Whether a job would have to wait for any rank."""
@@ -713,7 +712,7 @@ class QueueOrder:
                 yield
             if job.request.finalized:
                 continue
-            ranks = self.turn_of(job)
+            ranks = self.ranks_of(job)
             if ranks & ~blocked:
                 found.append((job, ranks))
                 blocked |= ranks
@@ -723,7 +722,7 @@ class QueueOrder:
 
     def first_ahead_of(self, job: PendingJob) -> PendingJob | None:
         """Return the first job that `job` has to wait for, or None if it is a head."""
-        ranks = self.turn_of(job)
+        ranks = self.ranks_of(job)
         for head, mask in self.heads():
             if head is job:
                 return None

@@ -614,7 +614,7 @@ class BoundStrategy(Strategy):
         return not self._kept_ids.isdisjoint(self._overdrawing)
 
     def stale(self, now: float) -> list[int]:
-        lost = [jobid for jobid, _ in jobs_last(self.promises) if not self.keeps(jobid, now)]
+        lost = [jobid for jobid, _ in jobs_last(self.promises) if not self.can_keep(jobid, now)]
         self._sound = self._sound or not any(jobid >= 0 for jobid in lost)
         return lost
 
@@ -645,7 +645,7 @@ class BoundStrategy(Strategy):
                 self._enter_on(promise, amounts)
             self._sound = False
 
-    def keep(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
+    def keep_free(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
         promise = BoundPromise(start, end, request)
         self._add(key, promise)
         return self._bind_kept(key, promise)
@@ -741,7 +741,7 @@ class BoundStrategy(Strategy):
         self._enter_on(promise, amounts)
         return True
 
-    def keeps(self, jobid: int, now: float) -> bool:
+    def can_keep(self, jobid: int, now: float) -> bool:
         promise, up = self.promises[jobid], self._ranks.up
         if promise.is_open:
             return promise.number is not None and not self.ranks_of(jobid) & ~up

@@ -453,8 +453,8 @@ class CountedStrategy(Strategy):
         self.restore(jobid, CountedPromise(start, end, request, demand))
         return True
 
-    def keep(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
-        """Keep resources for no job, for a span; as ``Plan.keep()``."""
+    def keep_free(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
+        """Keep resources for no job, for a span; as ``Plan.keep_free()``."""
         profile, demand = self.found[request.shape]
         fits: bool = profile.line.least(start, end) >= demand.count
         profile.maybe_overdrawn |= not fits
@@ -490,7 +490,7 @@ class CountedStrategy(Strategy):
             left -= units
         return left >= 0
 
-    def keeps(self, jobid: int, now: float) -> bool:
+    def can_keep(self, jobid: int, now: float) -> bool:
         """Return whether the promise of a job can be kept, if all before it can."""
         promise = self.promises[jobid]
         profile = self._profiles[promise.demand.kind]

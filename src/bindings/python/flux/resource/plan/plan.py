@@ -197,7 +197,7 @@ class Plan(StrategyInForce):
 
     @property
     def is_short(self) -> bool:
-        """Whether ranks are kept (`keep`) that are in use, since too few have room. O(1)."""
+        """Whether ranks are kept (`keep_free`) that are in use, since too few have room. O(1)."""
         return self._current.is_short
 
     # -- questions ----------------------------------------------------------
@@ -470,7 +470,7 @@ class Plan(StrategyInForce):
             if strategy.may_start(request) and self.has_tokens(jobid, request):
                 if strategy.advance(jobid, now) <= now:
                     return now
-        if promise.end <= now or not strategy.keeps(jobid, now):
+        if promise.end <= now or not strategy.can_keep(jobid, now):
             raise InsufficientResources(lambda: _broken_promise(jobid))
         if tokens is not None and has_tokens:
             wanted, begin, end = tokens.promised[jobid]
@@ -513,7 +513,7 @@ class Plan(StrategyInForce):
         """The maximum number of jobs for `advance_in_turn()` in one reactor turn. O(1)."""
         return self._current.moves_per_turn
 
-    def keep(self, key: int, request: ResourceRequest, start: float) -> bool:
+    def keep_free(self, key: int, request: ResourceRequest, start: float) -> bool:
         """Keep resources from a start on, for the request's duration, whatever is in use then: for
         no job, under an id below 0. Return whether they are free then, beside all but open promises;
         if not, promises to jobs may be broken.
@@ -524,7 +524,9 @@ class Plan(StrategyInForce):
         self._stays_bound = True
         self.cancel(key)
         start = max(start, self.pool.clock())
-        return self._strategy_for(request).keep(key, request, start, start + length_of(request))
+        return self._strategy_for(request).keep_free(
+            key, request, start, start + length_of(request)
+        )
 
     def share_rules(self, other: Plan) -> None:
         """Copy the tokens and claims of another plan of the pool, without its promises."""
@@ -653,7 +655,7 @@ class Plan(StrategyInForce):
             if one.is_open:
                 strategy.hold(jobid, one.request, self.pool.clock())
             elif jobid < 0:
-                strategy.keep(jobid, one.request, one.start, one.end)
+                strategy.keep_free(jobid, one.request, one.start, one.end)
             else:
                 strategy.reserve(jobid, one.request, one.start, one.end)
 

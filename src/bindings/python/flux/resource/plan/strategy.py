@@ -117,7 +117,7 @@ def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], floa
 
 
 def jobs_last(promises: Mapping[int, OnePromise]) -> list[tuple[int, OnePromise]]:
-    """Return ``(id, promise)``, those of `Plan.keep` first: they go before those to jobs."""
+    """Return ``(id, promise)``, those of `Plan.keep_free` first: they go before those to jobs."""
     return sorted(promises.items(), key=lambda one: one[0] >= 0)
 
 

@@ -5,7 +5,7 @@
 queue order. `BackfillInOrder` is the decision in queue order: EASY, conservative backfill, and the
 range between. Its pass (`BackfillInOrder.schedule`) examines jobs one by one
 (`BackfillInOrder.examine`), in the order of a `flux.scheduler.walk.Walk`. A promised job whose time
-has not come keeps waiting (`BackfillInOrder.has_come`). Any other job starts if it can
+has not come keeps waiting (`BackfillInOrder.advance`). Any other job starts if it can
 (`Backfilling.try_to_start`), or if only promises to jobs behind it are in its way
 (`BackfillInOrder.take_precedence`); otherwise it waits, and is promised a time if it is its turn
 (`BackfillInOrder.wait`).
@@ -431,7 +431,7 @@ class BackfillInOrder(Backfilling):
 
     def pool_made(self) -> None:
         if self.plans_tokens and self.policy.resources.can("plan"):
-            self.backlog.ranks_of = self.policy.queue_order.turn_of
+            self.backlog.ranks_of = self.policy.queue_order.ranks_of
 
     def schedule(self) -> Iterator[float | None]:
         if not self.begin_pass():
@@ -470,18 +470,18 @@ class BackfillInOrder(Backfilling):
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether fewer than `Backfill.promises_limit` jobs ahead have a promise for ranks that
         this job could use, and none ahead still waits for one."""
-        limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
+        limit, ranks_of = self.policy.promises_limit, self.policy.queue_order.ranks_of
         if limit is None:
             return True
-        ranks = turn_of(job)
-        ahead = self.promises.count_before(job, ranks, turn_of)
+        ranks = ranks_of(job)
+        ahead = self.promises.count_before(job, ranks, ranks_of)
         return ahead < limit and not self.backlog.is_behind_another(job, ranks)
 
     def is_past_promise_limit(self, job: PendingJob, ranks: int) -> bool:
-        limit, turn_of = self.policy.promises_limit, self.policy.queue_order.turn_of
+        limit, ranks_of = self.policy.promises_limit, self.policy.queue_order.ranks_of
         if limit is None or self.policy.admission.engaged:
             return False
-        return self.promises.count_before(job, ranks, turn_of) >= limit
+        return self.promises.count_before(job, ranks, ranks_of) >= limit
 
     def too_long(self, job: PendingJob) -> float | None:
         admission = self.policy.admission
@@ -520,19 +520,19 @@ class BackfillInOrder(Backfilling):
         open_ones = self.open_promises_after(job) if self.promises.open_ids else []
         for other in open_ones:
             self.plan.cancel(other.jobid)
-        has_come = self.has_come(job)
-        if has_come and not self.try_to_start(job):
+        is_due = self.advance(job)
+        if is_due and not self.try_to_start(job):
             self.wait(job)
         if open_ones:
             self.restore_open(open_ones)
-        if not has_come:
+        if not is_due:
             self.advance_following(job)
 
-    def has_come(self, job: PendingJob) -> bool:
-        """Whether the time of a promised job has come, or its promise is open.
+    def advance(self, job: PendingJob) -> bool:
+        """Move a job's promise to an earlier time, if possible. Return whether it is due, or open.
 
-        Its promise may move to an earlier time. If it cannot be kept, since a running job was given
-        more time or ended late, it is made anew. It keeps its time if an admission rule needs that.
+        If it cannot be kept, since a running job was given more time or ended late, it is made
+        anew. It keeps its time if an admission rule needs that.
         """
         if self.policy.admission.engaged and self.stays(job):
             return False

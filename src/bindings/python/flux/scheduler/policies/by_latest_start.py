@@ -153,7 +153,7 @@ class BackfillByLatestStart(BackfillByRank):
             if is_kept_for:
                 self.try_to_start(job)
                 continue
-            ranks = self.policy.queue_order.turn_of(job)
+            ranks = self.policy.queue_order.ranks_of(job)
             free = self.has_free(job.signature, job.resource_request)
             if ranks & behind:
                 if free:  # otherwise it will not be free in this pass
@@ -518,9 +518,9 @@ class BackfillByLatestStart(BackfillByRank):
         self._readmitted[group] = most = max(most, READMITTED_AT_ONCE)
         super().readmit_group(group, most)
 
-    def came(self, job: PendingJob) -> None:
-        super().came(job)
-        self._stored.came(job)
+    def arrives(self, job: PendingJob) -> None:
+        super().arrives(job)
+        self._stored.arrives(job)
 
     def leaves(self, job: PendingJob) -> None:
         # Its request is withdrawn: it was canceled, or its queue was stopped and it returns.

@@ -108,7 +108,7 @@ class BackfillByRank(Backfilling):
             if job is None:
                 yield
                 continue
-            ranks = policy.queue_order.turn_of(job)
+            ranks = policy.queue_order.ranks_of(job)
             if self.let_rules_defer(job, policy.admission.check):
                 continue
             if ranks & covered and policy.ranks.has_candidates:
@@ -267,8 +267,8 @@ class BackfillByRank(Backfilling):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def came(self, job: PendingJob) -> None:
-        self.policy.ranks.came(job)
+    def arrives(self, job: PendingJob) -> None:
+        self.policy.ranks.arrives(job)
 
     def leaves(self, job: PendingJob) -> None:
         self.forget(job)
@@ -316,7 +316,7 @@ class BackfillByRank(Backfilling):
         for number, job in enumerate((yield from self.in_order()), 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
-            ranks = policy.queue_order.turn_of(job)
+            ranks = policy.queue_order.ranks_of(job)
             has_left = job.request.finalized or not job.queued
             if ranks & behind or has_left or job.jobid in policy.admission.kept_for:
                 continue

@@ -230,7 +230,7 @@ class StoredLatestStarts:
         self._wait_until = 0.0
         return False
 
-    def came(self, job: PendingJob) -> None:
+    def arrives(self, job: PendingJob) -> None:
         """Note a job's request."""
         if job.jobid in self._times:
             self._came[job.jobid] = job

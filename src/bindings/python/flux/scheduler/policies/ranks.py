@@ -144,7 +144,7 @@ class JobRanks:
             else:
                 self.has_candidates = True
 
-    def came(self, job: PendingJob) -> None:
+    def arrives(self, job: PendingJob) -> None:
         """Note a job about to be queued."""
         self._first_submission = min(self._first_submission, job.t_submit)
 

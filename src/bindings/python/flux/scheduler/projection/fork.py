@@ -79,7 +79,7 @@ class Query:
         #: such queries
         self.odds = odds
         #: the guest that sent the query; None for the owner, admins and the scheduler itself
-        self.turn_of = None if caller is None or caller.sees_all else caller.userid
+        self.guest = None if caller is None or caller.sees_all else caller.userid
         self.arguments = arguments
         self.is_asked = False  # whether it was passed to a child
         #: the method's result, with odds also ``plays``: the ``starts`` of each play; no such plays
@@ -112,9 +112,9 @@ class Projections:
         """Query a `Player`; arguments are those of `Query`. Yields the seconds after which to
         continue. Raises ProjectionFailed if there is no answer."""
         query = Query(method, odds, asked_by, **arguments)
-        guest = query.turn_of
+        guest = query.guest
         if odds and guest is not None:
-            own = sum(one.odds and one.turn_of == guest for one in self._waiting)
+            own = sum(one.odds and one.guest == guest for one in self._waiting)
             query.odds = own < ODDS_PER_CHILD
         self._waiting.append(query)
         try:
@@ -131,7 +131,7 @@ class Projections:
 
     def _pause_of(self, query: Query) -> float:
         """Return the seconds until a query checks for its answer again."""
-        if query.is_asked or query.turn_of is None or self._waits:
+        if query.is_asked or query.guest is None or self._waits:
             return POLL_S
         return POLL_S * max(1.0, len(self._waiting) / POLLING_QUERIES)
 
@@ -155,7 +155,7 @@ class Projections:
         before: dict[int | None, int] = {None: -len(self._waiting)}  # queries so far, by user
         turns = []
         for number, query in enumerate(self._waiting):
-            user = query.turn_of
+            user = query.guest
             turns.append((before.get(user, 0), number))
             before[user] = before.get(user, 0) + 1
         most = ODDS_PER_CHILD if any(one.odds for one in self._waiting) else QUERIES_PER_CHILD

@@ -47,7 +47,7 @@ class ReservationAnswers(ReservationPart):
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return name, start and end of the reservation that `job` waits for, must not run into, or
         is to start after, or None."""
-        entry = self.blame(job)[1] if self._host.decision.ahead_of(job) is None else None
+        entry = self.cause_of_wait(job)[1] if self._host.decision.ahead_of(job) is None else None
         start, _ = self._host.forecasts.estimate_of(job)
         if start is not None and (entry is None or entry.window is None):
             entry = self._before(job, start)
@@ -71,7 +71,7 @@ class ReservationAnswers(ReservationPart):
         ]
         return max(over, key=lambda one: one[0])[1] if over else None
 
-    def blame(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
+    def cause_of_wait(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
         """Return why a job waits for a reservation, in one sentence, or None; and the reservation,
         if it exists."""
         try:

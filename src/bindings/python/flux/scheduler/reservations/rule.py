@@ -240,16 +240,16 @@ class ReservationRule(GivingRule):
     def refill(self, begun: Collection[ReservationState] = ()) -> None:
         """Take reserved resources that were released or came up, or whose windows have `begun`,
         before any job is examined."""
-        surprise = False
+        has_others = False
         for entry in self.entries.values():
             if entry.active:
                 before = entry.ranks
-                surprise |= self.active.take_in(entry, self.future.ranks_planned(entry))
+                has_others |= self.active.fill(entry, self.future.ranks_planned(entry))
                 if entry.ranks != before or entry in begun:
-                    surprise |= not self.future.update(entry)
+                    has_others |= not self.future.update(entry)
         # A window may have begun on other nodes than those planned, or others may be kept for it
         # now. Promises on these are void, and must be dropped before they cause a job to be refused.
-        if surprise or self.future.are_short:
+        if has_others or self.future.are_short:
             self.host.planning.check_promises()
 
     # -- a job that waits --------------------------------------------------------------------------
@@ -355,7 +355,7 @@ class ReservationRule(GivingRule):
         )
 
     def why(self, job: PendingJob) -> str | None:
-        return self._fits_no_gap(job) or self.answers.blame(job)[0]
+        return self._fits_no_gap(job) or self.answers.cause_of_wait(job)[0]
 
     def cancel(self, jobid: int) -> None:
         if self.group_jobs.pop(jobid, None) is not None:

@@ -57,7 +57,7 @@ class FutureWindows(ReservationPart):
                     entry.reservation, part.nodes, part.window.end - start, part.ranks
                 )
                 planned[part] = self._host.placeholders.next_id()
-                is_free &= plan.keep(planned[part], request, start)
+                is_free &= plan.keep_free(planned[part], request, start)
         return is_free
 
     def _parts(self, entry: ReservationState) -> Iterator[Part]:
@@ -142,7 +142,7 @@ class ActiveWindows(ReservationPart):
             instead = f"rank {come} instead" if come else "no other instead"
             self._host.log.warning(f"reservation {entry.name}: rank {gone} is down: {instead}")
 
-    def take_in(self, entry: ReservationState, planned: int) -> bool:
+    def fill(self, entry: ReservationState, planned: int) -> bool:
         """Choose missing ranks, and keep the free part of the chosen ones. `planned`: mask of the
         ranks that the plan keeps for it, which are chosen first. Return whether others were chosen,
         which may be promised to jobs."""

@@ -140,9 +140,9 @@ class Account(ScopedUse):
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
         self.used[:] = [usage.amount(key, now) for key in self.stored_as]
 
-    def expect(self, known: Any, times: float) -> None:
+    def count_pending(self, known: Any, times: float) -> None:
         # the same when it comes and leaves, whose periods may differ
-        super().expect(known, times * min(known.limit, self.longest))
+        super().count_pending(known, times * min(known.limit, self.longest))
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
@@ -369,7 +369,7 @@ class BudgetRule(ScopedRule):
     def found(self, jobid: int, known: Charged, attributes: SystemAttributes) -> None:
         known.end = self.host.running[jobid].end
 
-    def hold(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
+    def note_held(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
         if now >= self._next_end:
             self._now()
         nodes, cores, gpus, jobs = more
@@ -378,7 +378,7 @@ class BudgetRule(ScopedRule):
             known.end = now + known.limit
         for account in known.uses:
             if waits and account.promised:
-                account.expect(known, -1)
+                account.count_pending(known, -1)
             end = known.end if known.end < account.end else account.end
             seconds, taken = end - now, account.used
             taken[0] += nodes * seconds

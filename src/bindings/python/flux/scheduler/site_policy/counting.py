@@ -135,8 +135,9 @@ class Use:
         self.entry, self.key, self.jobs = entry, key, 0
         self.waiting: dict[Any, Any] = {}
 
-    def expect(self, known: Any, times: float) -> None:
-        """Count what a job may add: `times` 1 when it comes, -1 when it is pending no more."""
+    def count_pending(self, known: Any, times: float) -> None:
+        """Count the minimum of a pending job, by its record: `times` 1 when it arrives, -1 when it
+        is pending no more."""
 
 
 class ScopedUse(Use):
@@ -162,7 +163,7 @@ class ScopedUse(Use):
         self.used: list[Any] = [0] * len(entry.most)
         self.pending: list[Any] = [0] * len(entry.most)
 
-    def expect(self, known: Any, times: float) -> None:
+    def count_pending(self, known: Any, times: float) -> None:
         pending, least = self.pending, known.least
         for at, _ in self.promised:
             pending[at] += times * least[at]
@@ -213,7 +214,7 @@ class Denied(ValueError):
 
 
 class CountingRule(CountedRule, TableRule):
-    """Counts jobs by the entries of its table. A subclass implements `CountedRule.hold` and:
+    """Counts jobs by the entries of its table. A subclass implements `CountedRule.note_held` and:
 
     - ``uses_of(userid, attributes)``: return the uses in which a job counts;
     - ``read_job(job, known, attributes)``: fill in the record of a new pending job, or raise
@@ -260,14 +261,14 @@ class CountingRule(CountedRule, TableRule):
             known.waits = True
             for use in uses:
                 use.jobs += 1
-                use.expect(known, 1)
+                use.count_pending(known, 1)
 
     def cancel(self, jobid: int) -> None:
         known = self.jobs.pop(jobid, None)
         if known is not None:
             known.waits = False
             for use in known.uses:
-                use.expect(known, -1)
+                use.count_pending(known, -1)
             self.waits_no_more(jobid, known)
             for use in known.uses:
                 if use.waiting:
@@ -293,7 +294,7 @@ class CountingRule(CountedRule, TableRule):
             self.found(jobid, known, job.attributes)
             if self in self.host.admission.rules:  # this is no trial
                 self.host.admission.holds[jobid] = held
-            self.hold(jobid, known, held.ranks, (*held[1:], 1), self.host.now())
+            self.note_held(jobid, known, held.ranks, (*held[1:], 1), self.host.now())
 
     def found(self, jobid: int, known: Any, attributes: SystemAttributes) -> None:
         """Fill in the record of a job found running."""

@@ -88,7 +88,7 @@ class Associated(Use):
         super().__init__(None, key)
         self.pending = 0  # number of its pending jobs
 
-    def expect(self, known: Any, times: float) -> None:
+    def count_pending(self, known: Any, times: float) -> None:
         self.pending += int(times)
 
 
@@ -167,7 +167,7 @@ class FairShareRule(CountingRule):
             del self.uses[use.key]
         self._changed()
 
-    def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
         (use,), jobs, since = known.uses, more[3], inf
         if known.waits:
             use.pending -= 1

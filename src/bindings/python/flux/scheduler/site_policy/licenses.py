@@ -242,14 +242,14 @@ class LicenseRule(CountingRule):
         self._read = {path: self._read.get(path) for path in paths}
         self._failed = {path: self._failed.get(path) for path in paths}
         for path, every in sorted(paths.items()):
-            self._look(path, every)
+            self._read_periodically(path, every)
 
     # -- licences used elsewhere -------------------------------------------------------------------
 
-    def _look(self, path: str, every: float) -> None:
+    def _read_periodically(self, path: str, every: float) -> None:
         """Read a file now, and every `every` seconds."""
         when = self.host.now() + every
-        self._timers[path] = self.host.call_at(when, lambda: self._look(path, every))
+        self._timers[path] = self.host.call_at(when, lambda: self._read_periodically(path, every))
         text = None
         try:
             self._read[path] = read_file(path)
@@ -291,7 +291,7 @@ class LicenseRule(CountingRule):
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         for name, count in asked_for(attributes).items():
-            self._may_ask(name, count)
+            self._check_request(name, count)
         super().alloc(job, attributes)
 
     def read_job(self, job: PendingJob, known: Counted, attributes: SystemAttributes) -> None:
@@ -302,7 +302,7 @@ class LicenseRule(CountingRule):
             if tokens or request.tokens:
                 job.resource_request = request.with_tokens(tokens or None)
 
-    def _may_ask(self, name: str, count: int) -> None:
+    def _check_request(self, name: str, count: int) -> None:
         license = self.entries.get(name)
         if license is None:
             known = ", ".join(sorted(self.entries)) or "none"
@@ -310,23 +310,23 @@ class LicenseRule(CountingRule):
         if count > license.usable:
             raise ValueError(f"licenses: needs {count} of {name}, there are {license.usable}")
 
-    def _asked(self, jobid: int) -> dict[str, int]:
+    def _requested(self, jobid: int) -> dict[str, int]:
         """Return the licences that a pending or running job requests."""
         known = self.jobs.get(jobid)
         return {} if known is None else known.least
 
     def signature(self, job: PendingJob) -> Hashable:
-        return tuple(sorted(self._asked(job.jobid).items())) or None
+        return tuple(sorted(self._requested(job.jobid).items())) or None
 
     def bounds(self, job: PendingJob) -> list[Bound]:
         found: list[Bound] = []
-        for name, count in self._asked(job.jobid).items():
+        for name, count in self._requested(job.jobid).items():
             # Of a planned one the plan decides.
             found.append((self.uses[name].excess, 0, -inf if name in self._planned else -count))
         return found
 
     def check(self, job: PendingJob) -> Deferral | None:
-        asked = self._asked(job.jobid)
+        asked = self._requested(job.jobid)
         for name, count in asked.items():
             if self.uses[name].free < count and self._available(name) < count:
                 key = tuple(asked.items())
@@ -389,7 +389,7 @@ class LicenseRule(CountingRule):
         )
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        return self._planned.keys() >= self._asked(job.jobid).keys()
+        return self._planned.keys() >= self._requested(job.jobid).keys()
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -403,7 +403,7 @@ class LicenseRule(CountingRule):
         asked = asked_for(attributes)
         known.least = {name: asked[name] for name in asked if name in self.entries}
 
-    def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
         jobs = more[3]
         if not jobs:
             return  # its program may still run
@@ -475,7 +475,7 @@ class LicenseRule(CountingRule):
         name = names[0]
         try:
             for name, count in asked_for(SystemAttributes.of_job(job)).items():
-                self._may_ask(name, count)
+                self._check_request(name, count)
                 if name in names and self.uses[name].free < count:
                     return name, self._sentence(name, count)
         except ValueError as exc:

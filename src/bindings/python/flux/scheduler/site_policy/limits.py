@@ -127,8 +127,8 @@ class LimitUse(ScopedUse):
         self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
         self.certain: dict[int, PendingJob] = {}
 
-    def expect(self, known: Any, times: float) -> None:
-        super().expect(known, times)
+    def count_pending(self, known: Any, times: float) -> None:
+        super().count_pending(known, times)
         if self.certain:
             self.count_claims()
 
@@ -368,7 +368,7 @@ class LimitRule(ScopedRule):
 
     # -- running jobs ------------------------------------------------------------------------------
 
-    def hold(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
         _, cores, gpus, jobs = more
         is_claimed, waits, least = False, known.waits, known.least
         for use in known.uses:

@@ -119,7 +119,7 @@ class PreemptionRule(GivingRule, TableRule):
         waiting.terms = terms
         preemption = self._record.active.get(job.jobid)
         if preemption and preemption.request is None and not preemption.in_promise:
-            self._under_way.came_back(preemption, waiting)
+            self._under_way.resume(preemption, waiting)
         elif self.classes.may_take(terms):
             self._takers.search_soon()
 
@@ -164,7 +164,9 @@ class PreemptionRule(GivingRule, TableRule):
             return None
         lent = self._running.enter(job, waited.terms).gives_way_to
         self._takers.search_soon()
-        return None if lent is None else {"t_preempt": self._under_way.borrows(job.jobid, lent)}
+        if lent is None:
+            return None
+        return {"t_preempt": self._under_way.borrower_started(job.jobid, lent)}
 
     def hello(self, job: RunningJob) -> None:
         self._running.hello(job, self.classes.terms(job.attributes))

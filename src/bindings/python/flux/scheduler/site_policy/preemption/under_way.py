@@ -76,9 +76,6 @@ class PreemptionsUnderWay(Part):
         #: whether a job is being started regardless of its place in the queue
         self._out_of_turn = False
 
-    def _all(self) -> list[Preemption]:
-        return list(self._record.active.values())
-
     def engage(self) -> None:
         """Have promises stay while there are borrowers, or jobs that borrowers were ended for; and
         have `GivingRule.allocate` called while preemptions or classes need it."""
@@ -136,7 +133,7 @@ class PreemptionsUnderWay(Part):
 
     # -- the place of a taker ----------------------------------------------------------------------
 
-    def _settle(self, preemption: Preemption, at_deadline: bool = False) -> bool:
+    def _choose_place(self, preemption: Preemption, at_deadline: bool = False) -> bool:
         """Choose the place of a taker again, on its ranks: among what is kept for it, what victims
         hold and, unless one of these was ended, what is free there. Return False if it does not
         fit.
@@ -190,15 +187,15 @@ class PreemptionsUnderWay(Part):
                     self.let_run(preemption, [jobid], "")
             if preemption.state != OVER:
                 self._kept.keep(preemption)
-        for one in self._all():
+        for one in list(self._record.active.values()):
             if one.keeps_ranks and one is not preemption and not self._kept.breaks_a_promise(one):
                 self._kept.keep(one)
-        for one in self._all():
+        for one in list(self._record.active.values()):
             self._try_to_start(one)
         if preemption is not None:
-            self._await_rest(preemption)
+            self._retry_start(preemption)
 
-    def _await_rest(self, preemption: Preemption) -> None:
+    def _retry_start(self, preemption: Preemption) -> None:
         """Try at intervals to start a taker that did not start when its last victim had ended, also
         elsewhere on its ranks: the release of resources that no job holds, such as a reservation's,
         is not reported. In promised time, keep the resources for it only until its other ones
@@ -208,7 +205,7 @@ class PreemptionsUnderWay(Part):
         if preemption.in_promise:
             when, step = self._kept.until(preemption) + KEPT_S, self._let_go
         elif not preemption.held:
-            when, step = self._host.now() + SEARCH_INTERVAL_S, self._take_up
+            when, step = self._host.now() + SEARCH_INTERVAL_S, self._place_again
         else:
             return
         self._set_timer(preemption, when, step)
@@ -243,12 +240,12 @@ class PreemptionsUnderWay(Part):
 
     def ranks_changed(self) -> None:
         """Update all preemptions after ranks came up or went down."""
-        for preemption in self._all():
+        for preemption in list(self._record.active.values()):
             if preemption.in_promise:
                 self._kept.keep(preemption)
                 self._try_to_start(preemption)
             elif preemption.request is not None:
-                self._take_up(preemption)
+                self._place_again(preemption)
 
     # -- warning and ending ------------------------------------------------------------------------
 
@@ -260,7 +257,7 @@ class PreemptionsUnderWay(Part):
         if preemption.in_promise:
             preemption.deadline = preemption.expected - self._running.kill_time()
         when = preemption.deadline - (self._grace(preemption) if is_lent else 0.0)
-        self._set_timer(preemption, when, self._warn if is_lent else self._deadline)
+        self._set_timer(preemption, when, self._warn if is_lent else self._end_victims)
 
     def _grace(self, preemption: Preemption) -> float:
         return self._classes.grace(one.cls for one in preemption.victims.values())
@@ -290,7 +287,7 @@ class PreemptionsUnderWay(Part):
             for jobid in sorted(preemption.held):
                 self._messenger.warn(preemption.victims[jobid], preemption)
 
-    def _deadline(self, preemption: Preemption) -> None:
+    def _end_victims(self, preemption: Preemption) -> None:
         """End the victims: the grace is over."""
         if self._is_still_wanted(preemption):
             preemption.state = ENDING
@@ -311,17 +308,19 @@ class PreemptionsUnderWay(Part):
             # Resources may have been freed without a notice to this rule, for example when a node
             # came up.
             self._try_to_start(preemption)
-            if preemption.state != OVER and not self._settle(preemption, at_deadline=True):
-                self._again(preemption, "it would not fit there any more", "node")
+            if preemption.state != OVER and not self._choose_place(preemption, at_deadline=True):
+                self._choose_anew(preemption, "it would not fit there any more", "node")
             if preemption.state != OVER and not preemption.held:
-                self._again(preemption, "nobody has to end for it, and it does not start", "node")
+                self._choose_anew(
+                    preemption, "nobody has to end for it, and it does not start", "node"
+                )
         return preemption.state != OVER
 
     def let_run(self, preemption: Preemption, jobids: Collection[int], why: str) -> None:
         """Let some victims run to their own ends: they need not end for the taker, or have
         ended."""
         for jobid in jobids:
-            self._runs_on(preemption, jobid)
+            self._restore_end(preemption, jobid)
             if preemption.state in (WARNED, ENDING) and jobid in preemption.held:
                 self._messenger.spare(jobid, why)
             preemption.held.discard(jobid)
@@ -331,7 +330,7 @@ class PreemptionsUnderWay(Part):
         elif jobids:
             self._record.store()
 
-    def _runs_on(self, preemption: Preemption, jobid: int) -> None:
+    def _restore_end(self, preemption: Preemption, jobid: int) -> None:
         """Restore the planned end of a victim that no longer gives way."""
         self.lending.drop_rest(preemption, jobid)
         one = self._running.jobs.get(jobid)
@@ -354,7 +353,7 @@ class PreemptionsUnderWay(Part):
                 if preemption.in_promise:
                     self.let_run(preemption, [jobid], why)
                 else:
-                    self._again(preemption, why, "refused")
+                    self._choose_anew(preemption, why, "refused")
 
         self._messenger.end(victim, preemption, failed)
 
@@ -395,7 +394,7 @@ class PreemptionsUnderWay(Part):
             self._placeholders.free(preemption.placeholders)
             self._host.look_again()  # no pass would follow if this is not due to a message
         for jobid in sorted(preemption.held):
-            self._runs_on(preemption, jobid)
+            self._restore_end(preemption, jobid)
             if jobid in preemption.ended:
                 self._running.ends(jobid)
             elif was == WARNED:
@@ -410,7 +409,7 @@ class PreemptionsUnderWay(Part):
             self._host.readmit(self._rule, preemption.taker)
             self._takers.search_soon()
 
-    def _again(self, preemption: Preemption, why: str, cause: str) -> None:
+    def _choose_anew(self, preemption: Preemption, why: str, cause: str) -> None:
         """Choose victims again, unless that was done too often: the resources kept for a taker are
         lost. Done at once, before another job gets the remaining ones."""
         self.give_up(preemption, why, cause)
@@ -418,7 +417,7 @@ class PreemptionsUnderWay(Part):
 
     # -- promises with borrowers (`AdmissionControl.pins`) ------------------------------------------
 
-    def borrows(self, jobid: int, lent: Preemption) -> float:
+    def borrower_started(self, jobid: int, lent: Preemption) -> float:
         """Note the start of a borrower. Return when it is to be ended, seconds since the epoch."""
         lent.needed_in = None
         self.engage()
@@ -445,11 +444,11 @@ class PreemptionsUnderWay(Part):
                     self.await_step(lent)
                 start = plan.start_of(lent.taker)
                 if start != lent.expected and start > now:
-                    self._follow(lent, plan, start)
+                    self._update_borrowers(lent, plan, start)
             elif lent.request is not None:
                 self.end(lent, "the job of that time is promised another")
 
-    def _follow(self, lent: Preemption, plan: Plan, start: float) -> None:
+    def _update_borrowers(self, lent: Preemption, plan: Plan, start: float) -> None:
         """Update the borrowers of a promise that has moved: those run on that end before it, or
         have resources that are not part of it."""
         lent.expected, end, within = start, plan.promises()[lent.taker][1], list[int]()
@@ -572,7 +571,7 @@ class PreemptionsUnderWay(Part):
     def restore(self) -> None:
         """Continue from the record."""
         running = self._running.jobs
-        for preemption in self._all():
+        for preemption in list(self._record.active.values()):
             preemption.held &= set(running)
             preemption.ended = {jobid for jobid in preemption.held if running[jobid].was_ended}
             if preemption.in_promise:
@@ -594,30 +593,30 @@ class PreemptionsUnderWay(Part):
             self.enter(preemption)
         self.engage()
 
-    def came_back(self, preemption: Preemption, one: Waiting) -> None:
+    def resume(self, preemption: Preemption, one: Waiting) -> None:
         """Continue after the taker has come back after a reload."""
         preemption.request = one.job.resource_request
         one.tries = 1
         self.enter(preemption)  # its run time, and so the end of the kept resources, is known now
         # in another reactor turn, when it is in the queue
-        self._host.call_at(self._host.now(), lambda: self._take_up(preemption))
+        self._host.call_at(self._host.now(), lambda: self._place_again(preemption))
         self.await_step(preemption)
 
-    def _take_up(self, preemption: Preemption) -> None:
+    def _place_again(self, preemption: Preemption) -> None:
         """Choose the taker's place again, as after a reload, and try to start it; or victims, if a
         node kept for it is down."""
         if preemption.state == OVER:
             return
         if preemption.ranks & ~self._host.resources.eligible_ranks(preemption.request):
-            self._again(preemption, "a node kept for it went down", "node")
+            self._choose_anew(preemption, "a node kept for it went down", "node")
             return
-        self._settle(preemption)
+        self._choose_place(preemption)
         self._try_to_start(preemption)
-        self._await_rest(preemption)
+        self._retry_start(preemption)
 
     def drop_missing(self) -> None:
         """End the preemptions whose takers have not come back."""
-        for preemption in self._all():
+        for preemption in list(self._record.active.values()):
             is_kept = preemption.in_promise and preemption.state == ENDING
             if preemption.request is None and not is_kept:
                 self.taker_is_gone(preemption)
