@@ -239,6 +239,53 @@ def test_order_strict_keeps_the_allowance_for_the_first(policy, args, canceled):
     check(rig)
 
 
+def waits_for_a_strict_limit(policy, args, *waiting):
+    """Of 5 nodes for all jobs, job 1 has 3; the others (number of nodes, priority) are waiting."""
+    limits = {"one": {"per": "instance", "max": {"nodes": 5}, "order": "strict"}}
+    rig = load(policy, args, limits, nodes=8)
+    rig.alloc(1, nodes(3, duration=100))
+    for jobid, (count, priority) in enumerate(waiting, 2):
+        rig.alloc(jobid, nodes(count, duration=100), priority=priority)
+        rig.settle()
+    assert rig.started() == [1]
+    return rig
+
+
+@POLICIES
+@pytest.mark.parametrize("leaves", [False, True])
+def test_the_next_job_is_the_first_when_the_first_waits_no_more(policy, args, leaves):
+    rig = waits_for_a_strict_limit(policy, args, (4, 16), (4, 16), (1, 16))
+    if leaves:
+        rig.cancel(2)
+    else:
+        rig.free(1)
+    assert rig.started() == [1] + [2] * (not leaves)
+    assert rig.reason(4) == "limit one: behind ƒ4, which waits for it"
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize("jobid, priority", [(2, 8), (3, 20)])
+def test_the_first_for_a_strict_limit_follows_from_changed_priorities(
+    policy, args, jobid, priority
+):
+    rig = waits_for_a_strict_limit(policy, args, (4, 16), (4, 16))
+    rig.prioritize((jobid, priority))
+    rig.alloc(4, nodes(1, duration=100), priority=10 if jobid == 2 else 18)
+    assert rig.started() == [1]
+    assert rig.reason(4) == "limit one: behind ƒ4, which waits for it"
+    check(rig)
+
+
+@POLICIES
+@pytest.mark.parametrize("jobid, priority", [(2, 8), (3, 20)])
+def test_a_job_starts_when_it_is_no_longer_behind_the_first(policy, args, jobid, priority):
+    rig = waits_for_a_strict_limit(policy, args, (4, 16), (1, 16))
+    rig.prioritize((jobid, priority))
+    assert rig.started() == [1, 3]
+    check(rig)
+
+
 @POLICIES
 @pytest.mark.parametrize("ends, then", [(2, [4, 3]), (1, [3, 4])], ids=["over", "no longer over"])
 def test_over_a_soft_limit_a_job_goes_behind_all_others(policy, args, ends, then):

@@ -330,6 +330,9 @@ class CountedRule(AdmissionRule):
     def ask_again(self) -> None:
         """Readmit jobs that wait for another offer of the pool."""
 
+    def moved(self) -> None:
+        """Called when the order of pending jobs has changed, while some are deferred."""
+
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
         """Return None if `job`, which is within its bounds, may start with `held`, which is other
         than the minimum of its request, else the reason; the allocation is then freed. `pool`: that

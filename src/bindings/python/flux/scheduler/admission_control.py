@@ -607,6 +607,11 @@ class AdmissionControl:
         for function in functions.values():
             function()
 
+    def moved(self) -> None:
+        """Called when the order of pending jobs has changed."""
+        for rule in self._counting if self.deferred else ():
+            rule.moved()
+
     def held_by(self, jobid: int) -> Holding:
         """Return the resources that a running job holds, also on ranks that have left."""
         held = self.holds.get(jobid)

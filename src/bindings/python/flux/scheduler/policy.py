@@ -597,11 +597,13 @@ class PolicyScheduler(Scheduler):
             deferred.move({jobid: priority for jobid, priority in jobs if jobid in deferred})
             jobs = [one for one in jobs if one[0] not in deferred]
         super().prioritize(jobs)
+        self.admission.moved()
 
     def reorder(self) -> None:
         deferred = self.admission.deferred
         deferred.move({job.jobid: job.priority for job in deferred.in_order()})
         super().reorder()
+        self.admission.moved()
         self.decision.reordered()
 
     def _release(self, jobid: int, R: Any, final: bool) -> None:

@@ -280,6 +280,20 @@ class LimitRule(ScopedRule):
             use.head = job
             use.count_claims()
 
+    def _find_head(self, use: LimitUse, former: PendingJob | None = None) -> None:
+        """Find the first job that waits for a strict limit: `former` or one that is deferred."""
+        use.head = former
+        for key in use.waiting if use.entry.strict else ():
+            if use.over(key[1]) is not None:
+                for group in self.host.admission.deferred.groups(self, key):
+                    self._note_head(use, group.head(1)[0])
+
+    def moved(self) -> None:
+        for use in self.uses.values():
+            if use.head is not None:
+                self._find_head(use, use.head)
+                self.readmit_for(use)  # some may be ahead of the head now
+
     def sentence(self, use: LimitUse, at: int, job: PendingJob | None) -> str:
         if job is None:
             return _sentence(use, at, 0)
@@ -361,7 +375,7 @@ class LimitRule(ScopedRule):
                 use.certain.pop(jobid, None)
                 was_head = use.head is not None and use.head.jobid == jobid
                 if was_head:
-                    use.head = None
+                    self._find_head(use)
                 use.count_claims()
                 if was_head:
                     self.readmit_for(use)
