@@ -672,6 +672,8 @@ def test_units_that_are_away_are_no_capacity(tmp_path):
         ("5 submit nodes=x", "script:1: submit: nodes=x: expected 1 or more"),
         ("5 submit cores=0", "script:1: submit: cores=0: expected 1 or more"),
         ("5 submit urgency=32", "script:1: submit: urgency=32: expected 0 to 31"),
+        ("5 submit id=7", "script:1: submit: id=7: there is a job with this id in the trace"),
+        ("5 run no-such", "script:1: run: no-such: No such file or directory"),
         ("-5 stop", "script:1: '-5': expected a time of 0 s or more"),
         ("nan stop", "script:1: 'nan': expected a time of 0 s or more"),
         ("25:00 stop", "script:1: '25:00' is no time of day"),
@@ -685,6 +687,12 @@ def test_script_errors(tmp_path, line, said):
     script.write_text(line + "\n")
     done = flux(f"sample --jobs=100 --scheduler=sched-fifo --script={script} -q", code=1)
     assert said in done.stderr
+
+
+def test_a_refused_job_of_a_script_is_warned_of(tmp_path):
+    (tmp_path / "script").write_text("5 submit nodes=900\n")
+    said = flux("sample --jobs=100 --scheduler=sched-fifo -q --script=script", cwd=tmp_path).stderr
+    assert "job script-1 of the script: unsatisfiable request: need 900 " in said
 
 
 def test_help():

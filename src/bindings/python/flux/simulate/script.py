@@ -95,6 +95,8 @@ class Script:
                 function(engine, step.words)
             except (ValueError, OSError) as exc:
                 text = getattr(exc, "strerror", None) or str(exc)
+                file = getattr(exc, "filename", None)
+                text = f"{file}: {text}" if file else text
                 raise ScriptError(f"{self.name}:{step.line}: {step.action}: {text}") from None
 
         return do

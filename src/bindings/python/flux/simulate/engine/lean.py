@@ -11,6 +11,7 @@ import heapq
 import math
 import os
 import sys
+from syslog import LOG_WARNING
 
 from flux.simulate.engine import peers
 from flux.simulate.engine.loop import DirectHandle, ForecastHandle, Loop, OddsHandle, Scheduler
@@ -201,7 +202,10 @@ class LeanEngine:
                 self.manager.cancel(active, states.FAILED)
 
     def submit_extra(self, job):
-        """Submit a job of no trace. A job without an id is given one."""
+        """Submit a job of no trace. A job without an id is given one. Raises ValueError if its id is
+        that of another job."""
+        if any(job.id == other.id for other in self.jobs):
+            raise ValueError(f"id={job.id}: there is a job with this id in the trace")
         self._scripted += 1
         job.id = job.id or f"script-{self._scripted}"
         self.manager.submit(self._other + self._scripted, -1, job)
@@ -359,5 +363,9 @@ class LeanEngine:
     def rejected(self, active, note):
         if active.index >= 0:
             self.observer.rejected(active, note)
+        else:
+            self.log.lines.append(
+                (self.kernel.time, LOG_WARNING, f"job {active.job.id} of the script: {note}")
+            )
         if self._followers:
             self._follow(active.index)
