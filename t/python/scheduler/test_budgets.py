@@ -190,6 +190,16 @@ def test_shared_nodes_are_counted_as_the_pool_gives_them():
     check(rig, 1)
 
 
+@POLICIES
+def test_a_range_takes_no_more_than_is_left(policy, args):
+    rig = load(policy, args)
+    submit(rig, 1, hours=3, nodes="1-4")
+    assert rig.ranks(1) == {0, 1}
+    check(rig, hours=6)
+    submit(rig, 2, hours=1, nodes="2-4", bank="blue")
+    assert rig.ranks(2) == {2, 3}
+
+
 def test_parts_that_come_back_early_are_not_counted_any_more():
     rig = load()
     submit(rig, 1, 4, nodes=2)

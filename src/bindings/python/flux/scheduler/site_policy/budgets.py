@@ -28,6 +28,7 @@ from flux.scheduler.site_policy.counting import (
     Scope,
     ScopedRule,
     ScopedUse,
+    no_more,
     read_scope,
 )
 from flux.scheduler.site_policy.fields import Fields
@@ -346,7 +347,15 @@ class BudgetRule(ScopedRule):
         deferral = self.check(job, held)
         if deferral is None:
             return None
-        others = [] if self.jobs[job.jobid].least[2] else list(self.without_gpus(job))
+        known, now, left = self.jobs[job.jobid], self._now(), [inf] * len(DIMENSIONS)
+        for use in known.uses:
+            each = use.needs(1.0, known.limit, now)
+            for at, most in use.bounds:
+                left[at] = min(left[at], max(0.0, most - use.used[at]) / each)
+        fewer = no_more(job.resource_request, known.least, left)
+        others = [] if fewer is None else [fewer]
+        if not known.least[2]:
+            others += self.without_gpus(job)
         shape = getattr(others[0] if others else job.resource_request, "shape", None)
         self.offers[deferral.key] = shape
         return deferral._replace(instead=others)

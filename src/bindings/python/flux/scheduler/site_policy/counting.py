@@ -9,9 +9,11 @@ and budgets have a `Scope`, which groups the jobs of a user, a bank or a queue b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
 from flux.resource.pool.placement import RoomCounts
+from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import CountedRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
@@ -478,3 +480,25 @@ class ScopedRule(CountingRule):
             return exc.entry, str(exc)
         found = self.first_over(job, self.counted_in(job))
         return found and (found[0].entry.name, str(self.sentence(*found, job)))
+
+
+def no_more(request: Any, least: Sequence[float], left: Sequence[float]) -> Any:
+    """Return a range request reduced to the remaining nodes, cores and GPUs; None if it is not a
+    range, or its minimum, `least`, is too much."""
+    shape = getattr(request, "shape", None)
+    if shape is None:  # that of a site's own pool
+        return None
+    changes: dict[str, Any] = {}
+    for first, key in enumerate(("node_count", "slot_count")):
+        count = getattr(shape, key)
+        if count is None or count.fixed:
+            continue
+        # Slots take no certain number of nodes.
+        amounts = zip(left[first:], least[first:])
+        rooms = [int(rest * count.min / each) for rest, each in amounts if rest < inf and each]
+        # With two ranges the slots keep their minimum: this is certain to be within the limit.
+        chosen = count.floor(min(rooms)) if rooms and not changes else count.min
+        if chosen is None:
+            return None
+        changes[key] = ResourceCount.parse(chosen)
+    return request.with_shape(shape.replace(**changes)) if changes else None

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
-from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
@@ -31,6 +30,7 @@ from flux.scheduler.site_policy.counting import (
     Scope,
     ScopedRule,
     ScopedUse,
+    no_more,
     read_scope,
 )
 from flux.scheduler.site_policy.fields import Fields
@@ -348,7 +348,7 @@ class LimitRule(ScopedRule):
                 left[at] = min(left[at], max(0, most - use.used[at]))
             if use.entry.most[0] is not None:
                 own &= use.ranks.ranks
-        fewer = _no_more(request, self._least(job), left)
+        fewer = no_more(request, self._least(job), left[:JOBS])
         if fewer is not None:
             yield fewer
         if own > 0 and not shape.exclusive:
@@ -536,23 +536,3 @@ def _sentence(use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
         f"limit {limit.name}: too much of {limit.most[at]} {what}{where} is in use{tail}",
         userid=use.userid,
     )
-
-
-def _no_more(request: Any, least: Amount, left: list[float]) -> Any:
-    """Return a range request reduced to the remaining nodes, cores and GPUs; None if it is not a
-    range, or its minimum, `least`, is too much."""
-    shape = request.shape
-    changes: dict[str, Any] = {}
-    for first, key in enumerate(("node_count", "slot_count")):
-        count = getattr(shape, key)
-        if count is None or count.fixed:
-            continue
-        # Slots take no certain number of nodes.
-        amounts = zip(left[first:JOBS], least[first:JOBS])
-        rooms = [int(rest) * count.min // each for rest, each in amounts if rest < inf and each]
-        # With two ranges the slots keep their minimum: this is certain to be within the limit.
-        chosen = count.floor(min(rooms)) if rooms and not changes else count.min
-        if chosen is None:
-            return None
-        changes[key] = ResourceCount.parse(chosen)
-    return request.with_shape(shape.replace(**changes)) if changes else None
