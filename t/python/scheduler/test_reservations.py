@@ -369,6 +369,18 @@ def test_ranks_that_go_down_are_replaced(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_a_job_of_the_group_starts_when_a_missing_rank_comes_up(module):
+    rig = make(module)
+    rig.reserve("class", 10, 1000, nodes=8, users=[0])
+    rig.resource.update(down="7")
+    rig.wait(11)
+    rig.alloc(1, whole(8, 100, reservation="class"))
+    assert rig.started() == []
+    rig.resource.update(up="7")
+    assert rig.started() == [1]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     rig = make(module)
     rig.resource.update(down="2-3")

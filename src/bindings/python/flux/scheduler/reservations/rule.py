@@ -251,6 +251,7 @@ class ReservationRule(GivingRule):
         # now. Promises on these are void, and must be dropped before they cause a job to be refused.
         if has_others or self.future.are_short:
             self.host.planning.check_promises()
+        self.host.readmit(self, NO_ROOM, DEFERRED_JOBS_RETRIED)
 
     # -- a job that waits --------------------------------------------------------------------------
 
@@ -381,7 +382,6 @@ class ReservationRule(GivingRule):
             self.active.ended(jobid)
         if self.entries:
             self.refill()
-            self.host.readmit(self, NO_ROOM, DEFERRED_JOBS_RETRIED)
 
     def extended(self, jobid: int, expiration: float) -> None:
         # Reaching into a window is allowed, and logged.
