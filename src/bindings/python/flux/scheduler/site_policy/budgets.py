@@ -223,28 +223,35 @@ class BudgetRule(ScopedRule):
         """Return the time; the periods that include it have begun."""
         now = self.host.now()
         if now >= self._next_end:
-            for account in self.uses.values():
-                if now >= account.end:
-                    self._begin_period(account, now)
-            self._next_end = min([account.end for account in self.uses.values()], default=inf)
-            self._usage.touch()
+            self._begin_periods(now)
         return now
+
+    def _begin_periods(self, now: float) -> None:
+        """Begin the periods that include `now`, and drop accounts of ended ones that no job counts
+        in.  O(accounts + jobs)."""
+        ended = {account: key for key, account in self.uses.items() if now >= account.end}
+        for account in ended:
+            for stored in account.stored_as:
+                self._usage.forget(stored)
+            account.begins(self._usage, now)
+        idle = ended.copy()
+        for jobid, known in self.jobs.items():
+            for account in known.uses:
+                idle.pop(account, None)
+                if account in ended and not known.waits:
+                    end = min(known.end, account.end)
+                    for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
+                        account.used[at] += rate * (end - account.begin)
+        for key in idle.values():
+            del self.uses[key]
+        self._next_end = min([account.end for account in self.uses.values()], default=inf)
+        self._usage.touch()
 
     def _period_ends(self) -> None:
         self._timer = None
         self._now()
         if any(known.waits for known in self.jobs.values()):
             self._timer = self.host.call_at(self._next_end, self._period_ends)
-
-    def _begin_period(self, account: Account, now: float) -> None:
-        for key in account.stored_as:
-            self._usage.forget(key)
-        account.begins(self._usage, now)
-        for jobid, known in self.jobs.items():
-            if account in known.uses and not known.waits:
-                end = min(known.end, account.end)
-                for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
-                    account.used[at] += rate * (end - account.begin)
 
     def _settle(self) -> None:
         """Enter the past use in the `Usage` that is stored.  O(accounts + running jobs)."""
