@@ -618,15 +618,15 @@ class Backlog(PendingQueue):
         self.effort = 0
         while self.woken is not None or self.unexamined:
             woken = self._walk_since = self.woken
-            every, self.woken, self._wakes_all = self._wakes_all, None, False
-            walk = self._walk = Walk(self, promises, woken is not None, every)
+            all_groups, self.woken, self._wakes_all = self._wakes_all, None, False
+            walk = self._walk = Walk(self, promises, woken is not None, all_groups)
             try:
                 yield from walk
             finally:
                 self._walk = None
                 self._walk_since = None
                 if not walk.is_over:
-                    self.wake(clock() if woken is None else woken, every)
+                    self.wake(clock() if woken is None else woken, all_groups)
             if woken is not None:
                 self.longest = max(self.longest, clock() - woken)
 

@@ -367,25 +367,26 @@ class Walk:
     """
 
     def __init__(
-        self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, every: bool
+        self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, all_groups: bool
     ) -> None:
         self.backlog = backlog
         self.promises = promises  # the promises; None: there are none
         #: whether resources were freed since the last walk; otherwise only unexamined jobs are
         self.freed = freed
-        self.every = every  # whether to examine jobs without room
+        self.all_groups = all_groups  # whether to examine jobs without room
         self.is_over = self.promise_was_dropped = False
         # positions behind the last job, and the last promised one, examined in their turn
         self._position: Position | None = None
         self._promised_position: Position | None = None
-        # Groups with room when the walk began, or all to be looked at; None: not determined.
+        # groups with room when the walk began, or all to be examined; None: not determined
         self._groups: list[JobGroup] | None = None
         self._number = 0  # of the last source
-        # Heap of the sources of jobs: the first possible job of each with its position, a number, the
-        # source, and the mask of ranks of a source from `Backlog.by_ranks` or `readmitted`: its first job
-        # is examined while one of its jobs may be promised a start; None: another source.
+        # Heap of (entry, number, source, ranks). A source is a group, with `ranks` None; the promised
+        # jobs, likewise; or the jobs that wait for `ranks` (a mask), of `Backlog.by_ranks` or
+        # `Backlog.readmitted`: the first is examined while one of them may be promised a start. The
+        # entry is that of its first job to examine, the number unique.
         self._sources: list[tuple[Entry, int, Any, int | None]] = []
-        self._is_stale = freed
+        self._is_stale = freed  # whether to find the sources again
         # masks of ranks for which no more jobs may be promised a start
         self._unpromised: set[int] = set()
         # signature -> limit that was too long to start; and families without any room
@@ -474,7 +475,7 @@ class Walk:
             if backlog.readmitted:
                 backlog.readmitted_groups()  # drops those that are gone
             groups: Iterable[JobGroup] | None = None
-            if promises is not None and not self.every:
+            if promises is not None and not self.all_groups:
                 groups = promises.groups_with_room()
             if groups is None:
                 groups = [*backlog.groups.values(), *backlog.readmitted]

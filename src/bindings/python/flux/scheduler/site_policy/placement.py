@@ -69,9 +69,8 @@ class Placed:
 
     wanted: Wanted  # its placement
     within: GroupBinding  # the placement, in terms of existing groups
-    timer: Timer | None = (
-        None  # for the end of its wait for the placement; None: no end, or no wait
-    )
+    # for the end of its wait for the placement; None: no end, or no wait
+    timer: Timer | None = None
 
 
 def read_wanted(value: Any) -> Wanted:
