@@ -82,7 +82,7 @@ class Decision:
         asks_in_order (bool): whether jobs are examined in order, beginning with the first
         keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
             or leaves
-        again (bool): set when a pass was requested, for a decision that makes another in the same
+        another_pass (bool): set when a pass was requested, for a decision that makes it in the same
             one
     """
 
@@ -91,7 +91,7 @@ class Decision:
     notes_arrivals = False
     asks_in_order = True
     keeps_times = False
-    again = False
+    another_pass = False
 
     def __init__(self, policy: PolicyView) -> None:
         self.policy = policy

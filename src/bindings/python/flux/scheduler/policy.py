@@ -561,7 +561,7 @@ class PolicyScheduler(Scheduler):
         self._request_schedule()
 
     def start_schedule(self) -> None:
-        self.decision.again = True
+        self.decision.another_pass = True
         self._passes.begin()
 
     # -- events ------------------------------------------------------------------------------------

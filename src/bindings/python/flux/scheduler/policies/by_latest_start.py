@@ -127,7 +127,7 @@ class BackfillByLatestStart(BackfillByRank):
         readmitted, self._readmitted = self._readmitted, {}
         for group, number in readmitted.items():
             if group.is_readmitted:
-                self.again = True
+                self.another_pass = True
                 self.readmit_group(group, 2 * number)
         yield from self.tell()
         self._stored.save()
@@ -416,7 +416,7 @@ class BackfillByLatestStart(BackfillByRank):
         latest = self.latest.when(job) if job in self.latest else None
         super().defer(job, why)
         if latest is not None:
-            self.again = True  # jobs ahead of it may start as well
+            self.another_pass = True  # jobs ahead of it may start as well
             self.released()
             self.take_back(job, latest, "deferred")
 

@@ -69,20 +69,20 @@ class BackfillByRank(Backfilling):
     def schedule(self) -> Steps:
         """Make passes until no event arrives during one."""
         while True:
-            self.again = False
+            self.another_pass = False
             self._effort = 0
             if not self.begin_pass():
                 return
             self._kept_for_ids = set(self.policy.admission.kept_for)
             yield from self.one_pass()
-            if not self.again:
+            if not self.another_pass:
                 return
 
     def plan_is_void(self) -> bool:
         """Whether the plan has become void since this pass began; another pass then follows."""
         if self.policy.planning.current() is self.plan:
             return False
-        self.again = True
+        self.another_pass = True
         return True
 
     def one_pass(self) -> Steps:
