@@ -47,8 +47,8 @@ MOVES_PER_TURN = 2048
 NO_MEMORY = -1
 #: Returned in place of a time if there is no memory.
 NO_TIME = -inf
-#: Number of demands known in C, beside the claims of the last ones.
-MAX_TOLD = 1024
+#: Maximum number of demands and claims kept in C.
+MAX_DEMANDS = 1024
 
 
 def is_built() -> bool:
@@ -109,10 +109,10 @@ class CompiledMoves:
         self._lines: dict[CompiledTimeline, Any] = {}
         # Whether C has all promises. It gets them when the first is to move: in most copies of a
         # plan none is.
-        self._is_told = False
+        self._has_all = False
         self._indices = ffi.new("int64_t[]", MOVES_PER_TURN)
         self._first = ffi.new("double *")
-        self._told: dict[int, Any] = {}  # by job id, the spans of promises that C writes to
+        self._spans: dict[int, Any] = {}  # by job id, the spans of promises that C writes to
         self._moved = ffi.new("size_t *")
 
     @property
@@ -130,18 +130,18 @@ class CompiledMoves:
             raise MemoryError
 
     def enter(self, jobid: int, promise: CountedPromise) -> None:
-        if self._is_told:
-            self._tell(jobid, promise)
+        if self._has_all:
+            self._pass_to_c(jobid, promise)
 
     def leave(self, jobid: int) -> None:
-        if self._is_told:
+        if self._has_all:
             lib.promises_drop(self._cdata, jobid)
-            self._told.pop(jobid, None)
+            self._spans.pop(jobid, None)
 
     def due(self, now: float) -> tuple[list[int], float]:
-        if not self._is_told:
-            self._tell_all()
-        jobids = ffi.new("int64_t[]", len(self._told) + 1)
+        if not self._has_all:
+            self._pass_all()
+        jobids = ffi.new("int64_t[]", len(self._spans) + 1)
         count = lib.promises_due(self._cdata, now, jobids, self._first)
         return ffi.unpack(jobids, count) if count else [], self._first[0]
 
@@ -159,8 +159,8 @@ class CompiledMoves:
             row: their ids, in a list, or in C
             overdrawn (bool): whether to check that promises add up to no more than there is
         """
-        if not self._is_told:
-            self._tell_all()
+        if not self._has_all:
+            self._pass_all()
         cdata = self._cdata
         for profile in self._profiles.values():
             known = self._lines.get(profile.line)
@@ -180,19 +180,19 @@ class CompiledMoves:
             return done, [], inf
         return done, ffi.unpack(self._indices, count), self._first[0]
 
-    def _tell_all(self) -> None:
-        self._is_told = True
+    def _pass_all(self) -> None:
+        self._has_all = True
         for jobid, promise in self._promises.items():
-            self._tell(jobid, promise)
+            self._pass_to_c(jobid, promise)
 
-    def _tell(self, jobid: int, promise: CountedPromise) -> None:
+    def _pass_to_c(self, jobid: int, promise: CountedPromise) -> None:
         if promise.is_open:
             return
         line = self._profiles[promise.demand.kind].line
         known = self._lines.get(line)
         if known is None:
             known = self._lines[line] = _made(lib.promises_add_line(self._cdata, line.cdata))
-        promise.span = self._told[jobid] = ffi.new("double[2]", (promise.start, promise.end))
+        promise.span = self._spans[jobid] = ffi.new("double[2]", (promise.start, promise.end))
         count, length = promise.demand.count, length_of(promise.request)
         if lib.promises_put(self._cdata, jobid, known, count, promise.span, length):
             raise MemoryError
@@ -214,7 +214,7 @@ class CompiledAvailability:
     def _own(self, cdata: Any) -> None:
         self._all = owned(cdata, lib.availability_destroy)
         # By id, demands and claims, and these in C.
-        self._told: dict[int, tuple[Any, Any]] = {}
+        self._demands: dict[int, tuple[Any, Any]] = {}
 
     def copy(self) -> Self:
         new = object.__new__(type(self))
@@ -225,22 +225,22 @@ class CompiledAvailability:
     def _mask(self, ranks: int) -> bytes:
         return (ranks & ((1 << 8 * self._bytes) - 1)).to_bytes(self._bytes, "little")
 
-    def _tell(self, demand: Demand | None, claim: Claimant | None = None) -> Any:
-        """Return a demand, or no more than a claim, in C, valid until the next call with another."""
+    def _in_c(self, demand: Demand | None, claim: Claimant | None = None) -> Any:
+        """Return a demand, or a claim alone, in C; valid until the next call with another."""
         key = demand or claim
         if key is None:
             return ffi.NULL
-        told = self._told.get(id(key))
-        if told is None:
-            if len(self._told) >= MAX_TOLD:
-                self._told.clear()
+        entry = self._demands.get(id(key))
+        if entry is None:
+            if len(self._demands) >= MAX_DEMANDS:
+                self._demands.clear()
             demand = demand or Demand(0, (0,) * self._kinds, False, False, 0, claim)
             keys, where = demand.claim or ((), ())
             numbers = [self._keys.setdefault(one, len(self._keys)) for one in keys]
             ranks = b"".join(map(self._mask, (demand.ranks, *where)))
             made = lib.demand_create(self._all, *demand[:4], len(keys), numbers, ranks)
-            told = self._told[id(key)] = key, owned(made, lib.demand_release)
-        return told[1]
+            entry = self._demands[id(key)] = key, owned(made, lib.demand_release)
+        return entry[1]
 
     def _read(self, ranks: Any) -> int:
         return int.from_bytes(ffi.buffer(ranks), "little")
@@ -256,9 +256,9 @@ class CompiledAvailability:
         where = list(where)
         ranks = b"".join([self._mask(mask) for mask, _ in where])
         amounts = list(chain.from_iterable([one for _, one in where]))
-        told = self._tell(demand, claim)
+        made = self._in_c(demand, claim)
         use = lib.availability_use
-        return _known(use(self._all, start, end, told, len(where), ranks, amounts))
+        return _known(use(self._all, start, end, made, len(where), ranks, amounts))
 
     def enter(self, number: int) -> None:
         _known(lib.availability_enter(self._all, number))
@@ -280,13 +280,13 @@ class CompiledAvailability:
 
     def room(self, demand: Demand, start: float, end: float) -> tuple[int, int]:
         ranks = ffi.new("unsigned char[]", self._bytes)
-        made = self._tell(demand)
+        made = self._in_c(demand)
         units = lib.availability_room(self._all, made, start, end, ranks, ffi.NULL)
         return units, self._read(ranks)
 
     def room_by_rank(self, demand: Demand, start: float, end: float) -> list[tuple[int, int]]:
         each = ffi.new("int64_t[]", 8 * self._bytes)
-        made = self._tell(demand)
+        made = self._in_c(demand)
         lib.availability_room(self._all, made, start, end, ffi.NULL, each)
         return [(rank, each[rank]) for rank in members(demand.ranks)]
 
@@ -295,7 +295,7 @@ class CompiledAvailability:
 
     def taken(self, start: float, end: float, claim: Claimant | None = None) -> int:
         ranks = ffi.new("unsigned char[]", self._bytes)
-        lib.availability_taken(self._all, self._tell(None, claim), start, end, ranks)
+        lib.availability_taken(self._all, self._in_c(None, claim), start, end, ranks)
         return self._read(ranks)
 
     def earliest(
@@ -303,7 +303,7 @@ class CompiledAvailability:
     ) -> float:
         find, first = lib.availability_earliest, inf
         for demand in demands:
-            found = find(self._all, self._tell(demand), length, after, now, may_move)
+            found = find(self._all, self._in_c(demand), length, after, now, may_move)
             first = min(first, _known_time(found))
         return first
 
@@ -312,13 +312,13 @@ class CompiledAvailability:
     ) -> int | None:
         bind = lib.availability_book
         for demand in demands:
-            number = _known(bind(self._all, self._tell(demand), start, end, now, may_move))
+            number = _known(bind(self._all, self._in_c(demand), start, end, now, may_move))
             if number:
                 return number
         return None
 
     def enough_until(self, demand: Demand, since: float) -> float:
-        made = self._tell(demand)
+        made = self._in_c(demand)
         return _known_time(lib.availability_enough_until(self._all, made, since))
 
     def can_start(
@@ -330,8 +330,8 @@ class CompiledAvailability:
         may_move: bool,
     ) -> bool:
         can, own = lib.availability_can_start, number or 0
-        tell, everything = self._tell, self._all
-        return any(_known(can(everything, own, tell(one), now, end, may_move)) for one in demands)
+        in_c, everything = self._in_c, self._all
+        return any(_known(can(everything, own, in_c(one), now, end, may_move)) for one in demands)
 
     def first_to_start(
         self,
