@@ -110,7 +110,7 @@ class Backfill(PolicyScheduler):
         )
         for name in ("rank", "candidates", "predict"):
             for value in self.take_argument(name):
-                self.ranks.take(name, value)
+                self.ranks.set_option(name, value)
         for value in self.take_argument("within"):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
         self._predicts = self.ranks.predicts

@@ -308,7 +308,7 @@ class BackfillByLatestStart(BackfillByRank):
     def promise_latest(self, job: PendingJob) -> Steps:
         """Promise a job its latest start, beside all other promises."""
         policy = self.policy
-        wanted = policy.ranks.own("latest_start", policy.latest_start, job)
+        wanted = policy.ranks.value_of("latest_start", policy.latest_start, job)
         wanted = max(wanted if wanted < inf else job.t_submit + policy.within, policy.now())
         when = self.plan.earliest(job.resource_request, after=wanted)
         if self.backlog.has_priorities and (when is None or when > wanted):

@@ -260,7 +260,7 @@ class BackfillByRank(Backfilling):
             return jobs
 
         def key(job: PendingJob) -> Any:
-            rank = policy.ranks.own("candidates", policy.candidate_rank, job)
+            rank = policy.ranks.value_of("candidates", policy.candidate_rank, job)
             return rank, job.order, job.jobid, job
 
         return (yield from in_steps(jobs, key))

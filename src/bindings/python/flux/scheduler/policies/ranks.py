@@ -118,9 +118,9 @@ class JobRanks:
             base.expected_run,
         )
         if policy.predict != "limits":
-            self.take("predict", policy.predict)
+            self.set_option("predict", policy.predict)
 
-    def take(self, option: str, value: str) -> None:
+    def set_option(self, option: str, value: str) -> None:
         """Parse an argument. Raises ValueError if the value is invalid, or names an unreadable
         file."""
         names = ["limits", *PREDICTIONS] if option == "predict" else list(RANKS)
@@ -179,7 +179,7 @@ class JobRanks:
         if not self._is_plain or self._functions.keys() & {"rank", "predict"}:
 
             def asked(job: PendingJob) -> tuple[Any, ...]:
-                return job.order, self.own("rank", policy.rank, job), job.jobid, job
+                return job.order, self.value_of("rank", policy.rank, job), job.jobid, job
 
             return asked
         formula, now, first = self._formulas["rank"], policy.now(), self._first_submission
@@ -199,9 +199,9 @@ class JobRanks:
 
         return key
 
-    def own(self, option: str, method: Callable[[PendingJob], Any], job: PendingJob) -> float:
-        """Return what a method of a site's class returns for a job, as `usable`; infinity if it
-        raises, which is logged once."""
+    def value_of(self, option: str, method: Callable[[PendingJob], Any], job: PendingJob) -> float:
+        """Return the value for a job of a method that a site may override, as `usable`; infinity if
+        it raises, which is logged once."""
         try:
             value = method(job)
         except Exception as exc:
