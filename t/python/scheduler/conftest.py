@@ -4,8 +4,10 @@
 import gc
 
 import pytest
+from peers import check_tables
 
 from flux.scheduler import forecasts
+from flux.scheduler.testing import FakeInstance
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +28,19 @@ def only_new_objects():
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def tables_agree_at_the_end(monkeypatch):
+    """Those of the scheduler that a test has loaded last, unless it has ended, or never began."""
+    last, load = [None], FakeInstance.load
+
+    def loaded(self, *args, **keys):
+        last[0] = self
+        return load(self, *args, **keys)
+
+    monkeypatch.setattr(FakeInstance, "load", loaded)
+    yield
+    (instance,) = last
+    if instance is not None and instance.is_loaded and hasattr(instance.scheduler, "resources"):
+        check_tables(instance)

@@ -26,7 +26,7 @@ from flux.scheduler.testing.reactor import START_TIME, VirtualClock
 from flux_engine.job_manager.job import merge_annotations
 
 __all__ = [
-    "EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "jobspec", "loaded", "machine", "part_of",
+    "EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "check_tables", "jobspec", "loaded", "machine", "part_of",
     "ruled", "whole",
 ]  # fmt: skip
 
@@ -55,6 +55,23 @@ def loaded(policy, *args, **keys):
     instance = FakeInstance(**keys)
     instance.load(policy, *args)
     return instance
+
+
+def check_tables(instance):
+    """All tables of a scheduler agree, and have no entry of a job that is gone; what is in use is
+    within the firm limits of a site."""
+    instance.run_until_idle()
+    sched = instance.scheduler
+    sched._requests._check()
+    sched.resources.check()
+    if hasattr(sched, "admission"):
+        sched.admission.deferred._check()
+        rules = {rule.name: rule for rule in sched.admission.rules}
+        limits = rules["limit"].uses.values() if "limit" in rules else ()
+        firm = [use for use in limits if not use.entry.soft]
+        assert not [use.key for use in firm if use.over((0, 0, 0, 0)) is not None]
+        licenses = rules["licenses"].uses.values() if "licenses" in rules else ()
+        assert all(use.in_use <= use.entry.usable for use in licenses)
 
 
 def ruled(policy, *rules):
@@ -208,9 +225,12 @@ class Rig:
     def sched(self):
         return self.instance.scheduler
 
-    def load(self, policy, *args, wait=True):
+    def load(self, policy, *args, config=None, wait=True):
         """Start a scheduler: a class, one of src/modules by its name, or a file by its path. Returns
-        it. With ``wait=False`` a start may fail: see `Task.failure`."""
+        it. With ``wait=False`` a start may fail: see `Task.failure`. `config`: the instance's from now
+        on."""
+        if config is not None:
+            self.instance.config = config
         name = "sched-test" if isinstance(policy, type) else None
         try:
             return self.instance.load(policy, *args, name=name)
@@ -223,6 +243,11 @@ class Rig:
         self.instance.unload()
         self.settle()
         assert self.task.ended
+
+    def reload(self, policy, *args, **keys):
+        """End the scheduler, and start one."""
+        self.unload()
+        return self.load(policy, *args, **keys)
 
     # -- time and turns ----------------------------------------------------------------------------
 
@@ -240,6 +265,11 @@ class Rig:
     def wait(self, seconds):
         """Let `seconds` pass."""
         self.instance.advance(seconds)
+
+    def _wait(self, seconds):
+        """Run the events of a message, and let some seconds pass; None: neither."""
+        if seconds is not None:
+            self.wait(seconds) if seconds else self.settle()
 
     @property
     def now(self):
@@ -282,21 +312,25 @@ class Rig:
         """Requests that the scheduler examines before the next message, which comes `wait` seconds
         later."""
         self.alloc(jobids, spec, **keys)
-        self.wait(wait) if wait else self.settle()
+        self._wait(wait)
 
-    def cancel(self, jobid):
+    def cancel(self, jobid, wait=None):
+        """Withdraw a request; with `wait`, it is examined, and so many seconds pass."""
         self.send("sched.cancel", {"id": jobid}, respond=False)
+        self._wait(wait)
 
     def prioritize(self, *jobs):
         self.send("sched.prioritize", {"jobs": [list(job) for job in jobs]}, respond=False)
 
-    def free(self, jobid, R=None, final=True, after=0):
-        """Free a job's resources (default: all of its allocation), `after` seconds from now."""
+    def free(self, jobid, R=None, final=True, after=0, wait=None):
+        """Free a job's resources (default: all of its allocation), `after` seconds from now. `wait`: as
+        for `cancel`."""
         if after:
             self.wait(after)
         if R is None:
             R = self.success(jobid, settle=False)["R"]
         self.send("sched.free", {"id": jobid, "R": R, "final": final}, respond=False)
+        self._wait(wait)
 
     def expire(self, jobid, expiration):
         self.send("sched.expiration", {"id": jobid, "expiration": expiration})
@@ -367,8 +401,10 @@ class Rig:
         assert len(found) == 1, f"job {jobid}: {len(found)} successes"
         return found[0]
 
-    def started(self, settle=True):
-        """Ids of the jobs that got resources, in order."""
+    def started(self, settle=True, after=0):
+        """Ids of the jobs that got resources, in order; `after` seconds from now."""
+        if after:
+            self.wait(after)
         if settle:
             self.settle()
         return [p["id"] for t, e, p in self.received if t == "sched.alloc" and p["type"] == 0]
@@ -418,11 +454,7 @@ class Rig:
         return found
 
     def check(self):
-        """All tables of the scheduler agree, and have no entry of a job that is gone."""
-        self.settle()
-        self.sched._requests._check()
-        self.sched.admission.deferred._check()
-        self.sched.resources.check()
+        check_tables(self.instance)
 
 
 class Simulation(Rig):

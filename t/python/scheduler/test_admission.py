@@ -81,10 +81,8 @@ def test_a_rule_that_waits_for_a_time(policy, args):
     rig.arrive({1: jobspec(1, duration=1000), 2: jobspec(1, duration=10)}, wait=2)
     kind = {"t_estimate_kind": "planned"} if policy is Backfill else {}
     assert rig.shown(1) == {"reason_pending": "too early", "t_estimate": begin + 100, **kind}
-    rig.wait(97)
-    assert rig.started() == []
-    rig.wait(2)
-    assert rig.started() == [1, 2]
+    assert rig.started(after=97) == []
+    assert rig.started(after=2) == [1, 2]
     ends = [rig.success(jobid)["R"]["execution"]["expiration"] for jobid in (1, 2)]
     assert ends[0] == begin + 150
     assert begin + 110 <= ends[1] < begin + 112
@@ -113,7 +111,6 @@ def test_a_rule_with_the_older_names_of_events_goes_on():
 
     rig = load(Backfill, (), Rule)
     rig.arrive(1)
-    rig.free(1)
-    rig.settle()
+    rig.free(1, wait=0)
     assert rig.rule("older").heard == ["queued", "started", "freed"]
     assert [text for text in rig.logged(4) if "queued() is called alloc() now" in text]

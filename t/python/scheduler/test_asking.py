@@ -66,8 +66,7 @@ def test_a_job_with_room_that_would_delay_one_behind_it_that_was_promised_a_star
     rig = Rig(R(3, 4), BACKFILL, config={"limits": {"one": {"per": "user", "max": {"jobs": 1}}}})
     for jobid, (count, duration) in enumerate([(1, 10), (1, 100), (1, 500), (3, 50)], 1):
         rig.alloc(jobid, whole(count, duration), userid=(7, 8, 7, 9)[jobid - 1])
-    rig.free(1, after=10)
-    rig.wait(2)
+    rig.free(1, after=10, wait=2)
     (said,) = rig.answer("explain", id=3)["jobs"]
     assert said["verdict"] == "waits"
     assert said["reason"] == "it would keep another job from its promised start"

@@ -6,12 +6,12 @@ import json
 import random
 
 import pytest
+from peers import check_tables
 from shared import require_long
 from test_preemption import (
     KEY,
     OTHER,
     batch,
-    check,
     exceptions,
     make,
     reconfigure,
@@ -84,7 +84,6 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     assert stats(instance)["standby"]["useless"] == 0
     assert not record(instance).active
     assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
-    check(instance)
 
 
 @pytest.mark.parametrize("key", [{"into-promises": False}, {"mode": "log"}])
@@ -157,8 +156,7 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
         waiting = [one for one in jobs if one.state == "pending"]
         if cancels and waiting and chance.random() < 0.2:
             chance.choice(waiting).cancel()
-        instance.run_until_idle()
-        check(instance)
+        check_tables(instance)
     instance.advance(100000)
     assert lent, "nobody has borrowed: this shows nothing"
     late = {
@@ -282,7 +280,6 @@ def test_what_a_borrower_has_given_back_is_kept_for_whom_it_was_ended(early):
     assert taker.t_start < when - 1 if early else taker.t_start <= when + 1
     assert IDset(borrower.ranks).intersect(IDset(taker.ranks))
     assert stats(instance)["standby"]["useless"] == 0
-    check(instance)
 
 
 @pytest.mark.parametrize("at", [100, 197], ids=["runs", "ended"])
@@ -300,7 +297,6 @@ def test_room_on_other_ranks_saves_a_borrower_but_not_once_it_is_ended(at):
     assert (taker.ranks, borrower.state) == (
         ("0,2", "running") if at == 100 else ("1,3", "inactive")
     )
-    check(instance)
 
 
 def test_a_borrower_on_ranks_that_a_moved_promise_leaves_out_runs_on():
@@ -319,7 +315,6 @@ def test_a_borrower_on_ranks_that_a_moved_promise_leaves_out_runs_on():
     taker.cancel()
     instance.advance(3500)
     assert (borrower.result, other.t_start) == ("completed", instance.start_time + 3000)
-    check(instance)
 
 
 def test_memory_that_a_borrower_has_given_back_is_kept_too():
@@ -357,7 +352,6 @@ def test_a_job_that_its_rule_refuses_what_is_kept_for_it_waits_for_the_rule():
     assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
     assert not record(instance).active
     assert standby(instance, **half).state == "running"
-    check(instance)
 
 
 def test_a_job_that_a_pass_defers_when_its_time_has_come_has_ended_others_for_nothing():
@@ -373,7 +367,6 @@ def test_a_job_that_a_pass_defers_when_its_time_has_come_has_ended_others_for_no
     assert taker.state == "pending" and "limit batch" in taker.reason_pending
     assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
     assert not record(instance).active
-    check(instance)
 
 
 def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
@@ -385,7 +378,6 @@ def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
     instance.advance(40)
     assert not record(instance).active[taker.id].placeholders
     assert taker.state == "pending" and other.state == "running"
-    instance.scheduler.resources.check()
 
 
 def test_a_borrower_that_cannot_be_ended_is_left_alone():
@@ -449,7 +441,6 @@ def test_over_a_reload_the_promise_is_kept(when):
     assert taker.state == "running" and borrower.result == "failed"
     assert taker.t_start <= told + 1
     assert [severity for severity, _ in exceptions(borrower)] == [1, 0]
-    instance.scheduler.resources.check()
 
 
 @pytest.mark.parametrize("how", ["the job does not come back", "the table goes"])

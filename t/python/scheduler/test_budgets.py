@@ -18,8 +18,7 @@ BANK = {"per": "bank", "period": "day", "zone": "UTC", "max": {"node-hours": 8}}
 def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **budgets):
     rig = rig or Rig(R(4, 4))
     rig.wait((2 * HOUR - rig.now % DAY) % DAY)  # the day begins at two o'clock
-    rig.instance.config = {"budgets": budgets or {"bank": BANK}}
-    rig.load(policy, *args)
+    rig.load(policy, *args, config={"budgets": budgets or {"bank": BANK}})
     return rig
 
 
@@ -131,8 +130,7 @@ def test_all_come_back_with_the_next_period(policy, args):
     rig.free(1, after=8 * HOUR)
     assert rig.started() == [1]
     assert reason(rig, 2).endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
-    rig.wait(14 * HOUR)
-    assert rig.started() == [1, 2]
+    assert rig.started(after=14 * HOUR) == [1, 2]
     rig.check()
     assert not rig.logged(3)
 
@@ -160,10 +158,8 @@ def test_a_job_that_outlasts_the_period_starts_when_enough_is_left_for_the_rest(
     submit(rig, 2, 2)  # 6 are left
     begin = rig.now
     rig.free(2)  # it has used none: 8 again
-    rig.wait(14 * HOUR - 60)
-    assert rig.started() == [2]
-    rig.wait(120)
-    assert rig.started() == [2, 1] and rig.now - begin < 15 * HOUR
+    assert rig.started(after=14 * HOUR - 60) == [2]
+    assert rig.started(after=120) == [2, 1] and rig.now - begin < 15 * HOUR
     check(rig, 8)
 
 
@@ -220,8 +216,7 @@ def test_what_waiting_jobs_may_use_is_taken_back_in_a_shorter_period():
     (account,) = rig.rule("budget").uses.values()
     assert rig.started() == [1] and account.pending[0] > 0
     rig.wait(2 * HOUR)
-    rig.cancel(2)
-    rig.settle()
+    rig.cancel(2, wait=0)
     assert account.pending == [0, 0, 0]
 
 
@@ -259,10 +254,8 @@ def test_it_goes_on_over_a_reload():
 def test_past_use_is_listed_after_a_reload_though_no_job_is_there():
     rig = load()
     submit(rig, 1, 3)
-    rig.free(1, after=HOUR)
-    rig.settle()
-    rig.unload()
-    rig.load(Fifo, "queue-depth=unlimited")
+    rig.free(1, after=HOUR, wait=0)
+    rig.reload(Fifo, "queue-depth=unlimited")
     check(rig, 1)
     rig.reconfigure({"budgets": {"bank": {**BANK, "per": "user"}}})
     assert rig.answer("limits")["budgets"] == [], "a bank is taken for a user"
@@ -272,8 +265,7 @@ def test_without_jobs_it_asks_for_no_time():
     """Under a virtual clock an instance without jobs would run through all periods there are."""
     rig = load()
     submit(rig, 1, 3)
-    rig.free(1, after=HOUR)
-    rig.wait(2 * DAY)
+    rig.free(1, after=HOUR, wait=2 * DAY)
     assert not rig.sched._host.timers._due
     assert rig.answer("limits")["budgets"] == [], "it is another day"
     submit(rig, 2, 8)

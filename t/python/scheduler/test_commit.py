@@ -124,6 +124,7 @@ def test_the_guides_answers_work_from_outside_too(rig):
     assert rig.answers(3) == [
         {"id": 3, "type": 0, "R": {"version": 1}, "annotations": {"sched": {"y": 2}}}
     ]
+    rig.unload()  # it has not noted that the jobs were answered
 
 
 # -- times in R ------------------------------------------------------------------------------------

@@ -51,8 +51,7 @@ class Machine:
         self.alloc(11, GUEST, 4)
         self.alloc(12, GUEST, 1, licenses={"matlab": 2})
         self.alloc(13, GUEST, 1, bank=self.bank)
-        rig.wait(5)
-        assert rig.started() == [first]
+        assert rig.started(after=5) == [first]
 
     def alloc(self, jobid, userid, nodes, **keys):
         spec = jobspec(nodes, nodes=nodes, exclusive=True, duration=5000, **keys)

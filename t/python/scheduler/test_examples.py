@@ -110,11 +110,9 @@ def test_policies_keep_reservations(name):
     rig.alloc(2, jobspec(1, duration=50, **whole, reservation="later"))
     assert rig.started() == []
     rig.alloc(3, jobspec(4, nodes=2, exclusive=True, duration=20, reservation="dat"), priority=17)
-    rig.wait(101)
-    assert rig.started() == [3]
+    assert rig.started(after=101) == [3]
     rig.free(3)
-    rig.wait(60)
-    assert rig.started() == [3, 1]
+    assert rig.started(after=60) == [3, 1]
     assert not rig.logged(3)
 
 
@@ -125,8 +123,7 @@ def test_shortest():
         rig.alloc(jobid, jobspec(16, duration=duration))
     rig.arrive(5, jobspec(16, duration=1000), priority=17)
     for jobid in (1, 5, 4, 3):
-        rig.free(jobid)
-        rig.settle()
+        rig.free(jobid, wait=0)
     assert rig.started() == [1, 5, 4, 3, 2]
 
 
@@ -224,8 +221,8 @@ def test_debugfirst():
 def test_curfew():
     rig = Rig(R(4, 4))
     rig.wait(22 * 3600 - rig.now % 86400)
-    rig.instance.config = {"rules": {"curfew": f"{EXAMPLES / 'curfew.py'}:Curfew"}}
-    rig.load("sched-backfill")
+    rules = {"curfew": f"{EXAMPLES / 'curfew.py'}:Curfew"}
+    rig.load("sched-backfill", config={"rules": rules})
     for jobid, keys in ((1, {"noisy": True}), (2, {"noisy": True}), (3, {})):
         rig.alloc(jobid, jobspec(16, duration=100, **keys))
     assert rig.started() == [3]
@@ -233,6 +230,5 @@ def test_curfew():
     assert reason == "curfew: it is quiet here until 8:00 UTC"
     rig.free(3)
     rig.cancel(2)
-    rig.wait(10 * 3600)
-    assert rig.started() == [3, 1]
+    assert rig.started(after=10 * 3600) == [3, 1]
     assert not rig.logged(3)

@@ -220,8 +220,7 @@ def test_what_would_fit_now_starts_at_once(seed, uniform):
 
     def starts(limit=None, number=None):
         other, _, _ = scene(module, seed, uniform)
-        other.cancel(last.jobid)
-        other.settle()
+        other.cancel(last.jobid, wait=0)
         changed = copy.deepcopy(spec)
         if limit is not None:
             changed["attributes"]["system"]["duration"] = limit

@@ -19,8 +19,8 @@ HOUR = 3600.0
 
 def load(policy=Fifo, args=("queue-depth=unlimited",), rig=None, **table):
     rig = rig or Rig(R(4, 4))
-    rig.instance.config = {"fairshare": {"half-life": "1h", "period": "1m", **table}}
-    rig.load(policy, *args)
+    table = {"half-life": "1h", "period": "1m", **table}
+    rig.load(policy, *args, config={"fairshare": table})
     return rig
 
 
@@ -84,9 +84,7 @@ def test_faults_of_the_table(key, value, fault):
 
 
 def test_an_empty_table_is_doubted():
-    rig = Rig(R(1, 1))
-    rig.instance.config = {"fairshare": {}}
-    rig.load(Fifo)
+    rig = Rig(R(1, 1), Fifo, config={"fairshare": {}})
     assert rig.logged(4) == ["configuration: [fairshare] is empty, and so switches nothing on"]
     assert rig.answer("shares")["half_life"] is None
 
@@ -185,8 +183,7 @@ def test_the_queue_is_sorted_again_only_if_the_order_has_changed(monkeypatch):
     assert order(rig) == [3, 2] and len(sorts) == 1
     # Without pending jobs there is no work either.
     rig.cancel(2)
-    rig.cancel(3)
-    rig.wait(120)
+    rig.cancel(3, wait=120)
     assert rig.sched._site_policy.rule(type(rig.sched.admission.rules[1]))._timer is None
 
 
@@ -219,7 +216,6 @@ def test_the_order_changes_at_the_end_of_a_period_however_long_it_has_stayed_the
     while order(rig) == [4, 3]:
         rig.wait(60)
     assert 5 * 3600 - 60 <= rig.now - begun <= 5 * 3600 + 90
-    rig.check()
 
 
 @POLICIES
@@ -243,16 +239,14 @@ def test_it_comes_and_goes_with_its_table(policy, args):
 
 @under("fifo", "easy", "conservative", "promise-all")
 def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
-    rig = Rig(R(4, 4))
-    rig.instance.config = {"licenses": {"matlab": 1}, "fairshare": {"period": "1m"}}
-    rig.load(policy, *args)
+    config = {"licenses": {"matlab": 1}, "fairshare": {"period": "1m"}}
+    rig = Rig(R(4, 4), policy, *args, config=config)
     for jobid, userid in ((1, 500), (2, 500), (3, 600)):
         rig.arrive(jobid, jobspec(4, duration=1000, licenses={"matlab": 1}), userid=userid)
     rig.wait(120)
     assert order(rig) == [3, 2]
     rig.free(1)
     assert rig.started() == [1, 3]
-    rig.check()
 
 
 # -- over reloads ----------------------------------------------------------------------------------

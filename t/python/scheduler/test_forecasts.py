@@ -21,8 +21,7 @@ def test_a_promise_that_fair_share_will_take_is_not_told_again_and_again():
     rig.alloc({1: jobspec(3, duration=1000), 2: jobspec(4, duration=100)}, userid=1001)
     rig.arrive(3, jobspec(4, duration=100), userid=1002, wait=3)
     rig.arrive(4, jobspec(1, duration=10), wait=20)
-    rig.free(4)
-    rig.wait(5)
+    rig.free(4, wait=5)
     told = [one["annotations"]["sched"] for one in rig.answers(2)]
     assert [one["t_estimate_kind"] for one in told if "t_estimate" in one] == [
         "promised",
@@ -69,8 +68,7 @@ def test_jobs_that_all_wait_for_rules_are_told_what_changes():
     rig.wait(3)
     assert rig.estimate(3) == (303, "planned")
     assert rig.reason(3) == "limit one: root has 2 of 2 nodes; needs 2"
-    rig.free(1)
-    rig.wait(3)
+    rig.free(1, wait=3)
     assert rig.reason(3) == "limit one: root has 1 of 2 nodes; needs 2"
 
 
@@ -83,7 +81,6 @@ def test_as_many_jobs_as_may_are_told_an_expected_start():
     # Who is not among them any more has none.
     rig.arrive((20, 21), jobspec(4, cores=2, duration=100), priority=17, wait=10)
     assert estimates(rig, [*range(1, 12), 20, 21]) == [2, 3, 4, 20, 21]
-    rig.cancel(20)
-    rig.wait(10)
+    rig.cancel(20, wait=10)
     assert estimates(rig, [*range(1, 12), 21]) == [2, 3, 4, 5, 21]
     assert not rig.logged(3)

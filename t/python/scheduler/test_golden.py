@@ -18,11 +18,9 @@ def test_log_lines(shared_data):
             rig.arrive(3, jobspec(4, duration=10), priority=20)
         rig.arrive(2, jobspec(1, duration=60))
         for jobid in (2, 1) if "rank1/core0 (final)" in lines[-2] else (1, 2):
-            rig.free(jobid)
-            rig.settle()
+            rig.free(jobid, wait=0)
             if module == "sched-backfill" and jobid == 2:
-                rig.cancel(3)
-                rig.settle()
+                rig.cancel(3, wait=0)
         assert [normal(text) for text in rig.logged()] == [
             normal(text.partition(": ")[2]) for text in lines
         ]

@@ -179,13 +179,12 @@ def test_a_jobspec_that_is_just_small_enough(rig):
     ],
 )
 def test_what_is_said_of_a_jobspec_can_change_no_terminal(keys):
-    rig = Rig(R(2, 4))
-    rig.instance.config = {
+    config = {
         "licenses": {"matlab": {"total": 3}},
         "topology": {"rack": {"groups": {"r0": "n[0-1]"}}},
         "amounts": {"memory": "4G"},
     }
-    rig.load("sched-backfill")
+    rig = Rig(R(2, 4), "sched-backfill", config=config)
     spec = jobspec(1, nodes=1, **keys)
     rig.alloc(1, spec)
     errnum, answer = rig.ask("sched.when", {"jobspec": spec})

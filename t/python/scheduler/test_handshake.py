@@ -116,8 +116,7 @@ def test_a_job_that_cannot_be_accounted_for_gets_an_exception(what):
         # As a job whose ranks leave later it is there until it is freed, and is on none.
         assert there == [1, 2, 3]
         assert rig.sched.resources.held_ranks(2) == 0
-        rig.free(2, BAD[what])
-        rig.settle()
+        rig.free(2, BAD[what], wait=0)
         there = sorted(jobid for jobid, _ in rig.sched.resources.job_end_times())
     assert there == [1, 3]
     assert rig.sched.stats_get()["errors"] == 1

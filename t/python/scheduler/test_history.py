@@ -130,8 +130,7 @@ def run_job(rig, jobid, run, cleanup=0):
     rig.arrive(jobid, SPEC, userid=7, wait=run)
     if "job-list" in rig.instance.services:
         rig.instance.services["job-list"].add(jobid, run, cleanup=cleanup)
-    rig.free(jobid, after=cleanup)
-    rig.settle()
+    rig.free(jobid, after=cleanup, wait=0)
 
 
 def predicted(rig):

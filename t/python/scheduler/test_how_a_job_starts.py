@@ -73,8 +73,7 @@ def test_what_is_not_used_does_not_run(module, running, asked, most):
     rig = Rig(R(4, 4), module, estimates=False)
     for jobid, wants in enumerate([asked, *running], 1):
         rig.arrive(jobid, jobspec(1, duration=100, **wants))
-    rig.free(1)
-    rig.settle()
+    rig.free(1, wait=0)
     calls = traced(lambda: (rig.alloc(9, jobspec(1, duration=100, **asked)), rig.settle()))
     assert (9 in rig.started()) == (len(running) == 1)
     assert len(files_of(calls)) <= most, sorted(files_of(calls))

@@ -378,10 +378,8 @@ def test_nobody_starts_before_those_who_were_promised_something_have_come(how):
     waiting_for(rig, 3)
     assert rig.started() == []
     if how == "time is over":
-        rig.wait(4)
-        assert rig.started() == []
-        rig.wait(2)
-        assert rig.started() == [1]
+        assert rig.started(after=4) == []
+        assert rig.started(after=2) == [1]
         return
     rig.alloc(5, whole(4, 50))
     assert rig.started() == []
@@ -396,11 +394,9 @@ def test_a_stop_of_the_queue_takes_no_promise(rig, restart):
     rig.alloc(3, whole(4, 50), t_submit=rig.begin)
     assert [rig.shown(jobid)["t_latest"] - rig.begin for jobid in (2, 3)] == [HOUR, HOUR + 50]
     rig.cancel(2)
-    rig.cancel(3)
-    rig.settle()
+    rig.cancel(3, wait=0)
     if restart:
-        rig.unload()
-        rig.load("sched-backfill", "promise=all", "within=1h")
+        rig.reload("sched-backfill", "promise=all", "within=1h")
     # Made anew, in this order, the promises would be exchanged.
     for jobid in (3, 2):
         rig.arrive(jobid, whole(4, 50), t_submit=rig.begin)
@@ -421,8 +417,7 @@ def test_latest_starts_of_canceled_jobs_are_kept_for_the_last_of_them(rig, monke
     monkeypatch.setattr(latest_starts, "WITHDRAWN_MAX", 1)
     rig.arrive(3, whole(4, 50), t_submit=rig.begin)
     rig.cancel(2)
-    rig.cancel(3)
-    rig.settle()
+    rig.cancel(3, wait=0)
     rig.unload()
     assert [jobid for jobid, _ in json.loads(rig.kvs_value(KEY))["latest"]] == [3]
 

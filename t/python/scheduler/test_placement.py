@@ -16,8 +16,7 @@ RACKS = {"rack": {"groups": {f"r{n}": f"n[{4 * n}-{4 * n + 3}]" for n in range(4
 
 def load(policy=Backfill, args=(), topology=RACKS, rig=None, **config):
     rig = rig or Rig(R(16, 4))
-    rig.instance.config = {"topology": topology, **config}
-    rig.load(policy, *args)
+    rig.load(policy, *args, config={"topology": topology, **config})
     return rig
 
 
@@ -65,7 +64,6 @@ def test_a_required_job_is_in_one_rack_and_waits_for_it(policy, args):
     rig.check()
     rig.free(3)
     assert racks(rig, 5) == racks(rig, 3)
-    rig.check()
 
 
 @POLICIES
@@ -111,7 +109,6 @@ def test_a_bad_attribute_is_denied_with_a_clear_note(placement, text):
     rig.alloc(1, spec(4, placement))
     assert text in rig.denied(1)
     assert text in rig.ask("feasibility.check", {"jobspec": spec(4, placement)})[1]
-    rig.check()
 
 
 def test_hosts_that_are_not_there_are_doubted():
@@ -168,7 +165,6 @@ def test_a_preferred_job_waits_for_a_rack_and_then_takes_any_nodes(policy, args)
     assert rig.reason(5) == "placement: needs 4 nodes in one rack: 12 free, at most 3 in one rack"
     rig.wait(301)
     assert len(racks(rig, 5)) == 2
-    rig.check()
 
 
 def test_preferred_segments():
@@ -191,7 +187,6 @@ def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
     assert rig.estimate(6) == (301, "planned")
     rig.free(5)
     assert 6 in rig.started()
-    rig.check()
 
 
 # -- everyone else ---------------------------------------------------------------------------------
@@ -247,7 +242,6 @@ def test_a_table_that_changes_under_jobs_that_wait(policy, args):
     rig.check()
     rig.reconfigure({"topology": {}})
     assert 6 in rig.started(), "without a table the attribute has no meaning"
-    rig.check()
 
 
 def test_groups_by_properties_follow_the_properties():
@@ -330,7 +324,6 @@ def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
     assert (found["rack"]["idle_groups"], found["rack"]["idle_nodes"]) == (0, 3)
     rig.wait(101)
     assert told()["rack"]["waiting"] == 1, "one has given up to wait for that, or has started"
-    rig.check()
 
 
 def test_a_guest_is_not_told_how_many_wait_in_private_mode():
@@ -356,7 +349,6 @@ def test_a_pinned_window_does_not_mind_jobs_that_end_before():
     assert chosen(rig)["lesson"] == "4-11"
     rig.reserve("early", 500, 100, nodes=4, pin=True)
     assert len(IDset(chosen(rig)["early"]) & IDset("0,4,8,12")) == 0
-    rig.check()
 
 
 def test_a_node_of_a_pinned_window_that_fails_has_another_in_its_rack():
@@ -370,7 +362,6 @@ def test_a_node_of_a_pinned_window_that_fails_has_another_in_its_rack():
     assert chosen(rig)["other"] == "4,6-7"
     rig.resource.update(down="4")
     assert chosen(rig)["other"] == "6-8"
-    rig.check()
 
 
 def test_a_window_whose_nodes_the_plan_has_chosen_is_in_few_racks():
@@ -382,4 +373,3 @@ def test_a_window_whose_nodes_the_plan_has_chosen_is_in_few_racks():
     rig.wait(101)
     ranks = IDset(chosen(rig)["six"])
     assert len(ranks) == 6 and len({rank // 4 for rank in ranks}) == 2
-    rig.check()

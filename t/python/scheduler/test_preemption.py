@@ -83,11 +83,6 @@ def reconfigure(instance, config):
     instance.run_until_idle()
 
 
-def check(instance):
-    instance.scheduler.resources.check()
-    instance.scheduler.admission.deferred._check()
-
-
 def exceptions(job):
     return [
         (event["context"]["severity"], event["context"]["note"])
@@ -134,7 +129,6 @@ def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
     assert counted["victims"] == 2
     assert counted["useless"] == 0
     assert counted["node_hours"] == pytest.approx(2 * 3721 / 3600, abs=0.02)
-    check(instance)
 
 
 # -- who may take ----------------------------------------------------------------------------------
@@ -246,7 +240,6 @@ def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
     assert [job.result for job in jobs] == ["failed", "failed"]
     assert taker.state == "running"
     assert stats(instance)["standby"]["useless"] == 0
-    check(instance)
 
 
 def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
@@ -338,7 +331,6 @@ def test_if_the_job_is_canceled_or_the_table_goes_nobody_ends(policy, why):
     assert severity == 1 and note.startswith("will not be ended now: ") and why in note
     assert stored(instance) == []
     assert victim.expiration == instance.scheduler.resources.job_end(victim.id)
-    check(instance)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
@@ -355,7 +347,6 @@ def test_if_the_request_changes_victims_are_told_so_and_chosen_again(policy):
     assert stored(instance)[0]["taker"] == taker.id
     instance.advance(130)
     assert taker.state == "running" and victim.result == "failed"
-    check(instance)
 
 
 @pytest.mark.parametrize("policy", [one for one in POLICIES if len(one) < 3], ids=" ".join)
@@ -397,7 +388,6 @@ def test_a_victim_is_spared_if_others_make_room_in_the_grace(policy, tree):
     assert spared.expiration == instance.scheduler.resources.job_end(spared.id)
     assert stored(instance) == []
     assert stats(instance)["standby"]["victims"] == 1
-    check(instance)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -433,7 +423,6 @@ def test_what_another_preemption_gives_up_is_not_for_the_job(tree):
     assert second.result == "failed" and taker.state == "pending"
     instance.advance(60)
     assert taker.state == "running" and taker.ranks == "0-1"
-    check(instance)
 
 
 @pytest.mark.parametrize("given_up", [False, True])
@@ -508,7 +497,6 @@ def test_when_a_node_goes_down_the_job_looks_again_at_most_twice():
     assert len(ended) == 3
     assert taker.state == "pending"
     assert stats(instance)["standby"]["useless_by"] == {"node": 3}
-    check(instance)
 
 
 def test_when_the_job_manager_refuses_the_job_looks_elsewhere():
@@ -565,7 +553,6 @@ def test_a_reload_in_the_grace(policy, wait):
     assert spared.state == "running" and exceptions(spared) == []
     assert [severity for severity, _ in exceptions(warned)] == [1, 0]
     assert stored(instance) == []
-    check(instance)
 
 
 def test_a_latest_start_after_a_job_whose_victim_ends_late_is_void():
@@ -583,7 +570,6 @@ def test_a_latest_start_after_a_job_whose_victim_ends_late_is_void():
     assert taker.t_start + 10 <= behind.t_start
     counts = instance.scheduler.decision.stats()["latest_starts"]
     assert counts["void"]["resources"] and not counts["violated"]
-    check(instance)
 
 
 def test_a_place_that_breaks_a_promise_is_not_chosen_in_place_of_the_one_that_is_kept():
@@ -600,7 +586,6 @@ def test_a_place_that_breaks_a_promise_is_not_chosen_in_place_of_the_one_that_is
     other = batch(instance, 2, exclusive=False, slots=2, duration=100, wait=568)
     assert [job.result for job in victims] == ["failed", "failed"]
     assert taker.ranks == "0-1" and other.t_start == pytest.approx(instance.start_time + 500)
-    check(instance)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
@@ -850,7 +835,6 @@ def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
     assert "limit batch: " in exceptions(victim)[1][1]
     instance.advance(700)
     assert taker.state == "running" and victim.result == "failed"
-    check(instance)
 
 
 @pytest.mark.parametrize("plan", [False, True], ids=["counted", "planned"])
@@ -866,4 +850,3 @@ def test_a_job_that_lacks_a_licence_takes_nothing_and_one_that_has_it_does(plan)
     has = batch(instance, licenses={"matlab": 1}, wait=60)
     assert has.state == "running"
     assert sum(job.result == "failed" for job in victims) == 1
-    check(instance)

@@ -216,8 +216,7 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
     for jobid in range(1, 60):
         rig.prioritize((jobid, jobid % 32))
         rig.turn()
-    rig.free(0)
-    rig.wait(5)
+    rig.free(0, wait=5)
     for jobid in range(1, 60):
         rig.cancel(jobid)
         rig.turn()

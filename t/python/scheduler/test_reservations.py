@@ -104,8 +104,7 @@ def test_two_reservations_together_leave_no_time(nodes, limit, waits):
         (asked,) = rig.answer("explain", id=1)["jobs"]
         assert asked["reason"] == "time limit too long between two windows of reservation r0 or r1"
     rig.free(2, after=52)
-    rig.wait(60)
-    assert rig.started() == ([2] if waits else [2, 1])
+    assert rig.started(after=60) == ([2] if waits else [2, 1])
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -124,10 +123,8 @@ def test_a_job_that_would_run_into_the_window_waits(module, limit, reason):
     rig.arrive(2, whole(1, limit), wait=2)
     assert rig.started() == [1]
     assert rig.reason(2) == f"{reason} at 2023-11-14T22:15:00+00:00"
-    rig.wait(147)
-    assert rig.started() == [1]
-    rig.wait(2)
-    assert rig.started() == [1, 2]
+    assert rig.started(after=147) == [1]
+    assert rig.started(after=2) == [1, 2]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -159,8 +156,7 @@ def test_jobs_of_the_group_are_told_what_they_wait_for(module):
     # They are planned in the window, one after the other.
     shown = [rig.shown(jobid).get("t_estimate") for jobid in (1, 2)]
     assert shown == [pytest.approx(begin + when, abs=1) for when in (100, 220)]
-    rig.wait(100)
-    assert rig.started() == [1]
+    assert rig.started(after=100) == [1]
     shown = rig.shown(2)
     assert shown["reason_pending"] == "reservation dat: 0 of 8 nodes are free"
     assert shown["t_estimate"] == pytest.approx(begin + 220, abs=1)
@@ -185,8 +181,7 @@ def test_conflicts_are_told_not_cut(module):
     rig.wait(110)
     (entry,) = listed(rig).values()
     assert (entry["state"], entry["held"], entry["short"]) == ("degraded", 1, 3)
-    rig.free(1)
-    rig.wait(1)
+    rig.free(1, wait=1)
     (entry,) = listed(rig).values()
     assert (entry["state"], entry["short"]) == ("active", 0)
 
@@ -328,10 +323,8 @@ def test_windows_repeat(module, state, endless):
         assert listed(rig)["hourly"]["state"] == state
         rig.alloc(int(rig.now), whole(1, 10))
         assert int(start) + 10 not in rig.started()
-        rig.wait(45)
-        assert rig.started()[-1] == int(start + 10)
-        rig.free(int(start + 10))
-        rig.settle()
+        assert rig.started(after=45)[-1] == int(start + 10)
+        rig.free(int(start + 10), wait=0)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -408,8 +401,7 @@ def test_a_reload_in_the_middle_of_a_window(module):
     assert rig.started() == [1, 2]
     rig.will_be_found(1)
     rig.will_be_found(2, spec=spec)
-    rig.unload()
-    rig.load(module, "queue-depth=unlimited")
+    rig.reload(module, "queue-depth=unlimited")
     assert rig.manager.raised == [] and rig.logged(3) == []
     entry = listed(rig)["dat"]
     assert (entry["state"], entry["held"], entry["short"]) == ("active", 6, 0)
@@ -417,11 +409,9 @@ def test_a_reload_in_the_middle_of_a_window(module):
     # What the job of the group gives back is reserved again; at the end it is everybody's.
     rig.alloc(3, whole(1, 10))
     rig.free(2)
-    rig.wait(2)
-    assert rig.started() == [1, 2]
+    assert rig.started(after=2) == [1, 2]
     assert listed(rig)["dat"]["held"] == 6
-    rig.wait(1000)
-    assert rig.started() == [1, 2, 3]
+    assert rig.started(after=1000) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -435,8 +425,7 @@ def test_a_job_of_the_window_before_is_not_inside_the_next(module, reload):
     assert rig.started() == [1]
     if reload:
         rig.will_be_found(1, spec=spec)
-        rig.unload()
-        rig.load(module, "queue-depth=unlimited")
+        rig.reload(module, "queue-depth=unlimited")
     entry = listed(rig)["dat"]
     assert (entry["state"], entry["held"], entry["short"]) == ("degraded", 5, 1)
     assert [one["name"] for one in entry["in_the_way"]] == [name_of(1)]

@@ -48,9 +48,7 @@ CASES = {
 
 def calls_of_an_end(module, tables, says, asks, pending, users=6):
     """Function calls per end of a job, including the peers', the passes that follow, and their starts."""
-    rig = Rig(R(16, 16))
-    rig.instance.config = tables
-    rig.load(module, "queue-depth=unlimited", "reason-depth=0")
+    rig = Rig(R(16, 16), module, "queue-depth=unlimited", "reason-depth=0", config=tables)
     for jobid in range(1, 17 + pending):
         user = jobid % users + 1
         wants = asks[jobid * jobid % len(asks)] if isinstance(asks, tuple) else asks
@@ -64,8 +62,7 @@ def calls_of_an_end(module, tables, says, asks, pending, users=6):
     profile = cProfile.Profile()
     profile.enable()
     for jobid in ended[1:]:
-        rig.free(jobid)
-        rig.settle()
+        rig.free(jobid, wait=0)
     profile.disable()
     assert len(rig.started()) == before + len(ended[1:])
     return pstats.Stats(profile).total_calls / len(ended[1:])

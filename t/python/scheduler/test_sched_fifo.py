@@ -183,8 +183,7 @@ def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
     rig = Rig(R(1, 4), module, "queue-depth=unlimited")
     rig.arrive(1, jobspec(4, duration=100))
     rig.arrive(2, jobspec(4, duration=100), wait=0.5)
-    rig.free(1)
-    rig.wait(5)
+    rig.free(1, wait=5)
     assert [answer["type"] for answer in rig.answers(2)] == [0]
 
 
@@ -194,8 +193,7 @@ def test_what_changes_often_is_told_once_a_second(module, second):
     rig.arrive(range(1, 40), jobspec(4, duration=100), wait=2)
     before = len(rig.answers(39))
     for jobid in range(1, 31):  # every 50 ms another job is at the head
-        rig.free(jobid)
-        rig.wait(0.05)
+        rig.free(jobid, wait=0.05)
     assert len(rig.answers(39)) - before <= 10  # it would be sixty
     rig.wait(2)
     if module != "sched-backfill":

@@ -95,8 +95,7 @@ def test_trap_3_jobs_that_wait_for_down_nodes_take_no_part_in_passes():
         examined.append(jobid) or alloc(jobid, request)
     )
     rig.arrive(100, jobspec(1, nodes=1, duration=10))
-    rig.free(100)
-    rig.settle()
+    rig.free(100, wait=0)
     assert examined == [100]
     rig.resource.update(up="3")
     assert rig.success(1)
@@ -195,8 +194,7 @@ def test_trap_6_the_end_of_the_instance_moves_jobs_without_a_limit(module, reloa
     if reloaded:
         for jobid in (1, 2):
             rig.will_be_found(jobid)
-        rig.unload()
-        rig.load(module)
+        rig.reload(module)
     rig.alloc(3, jobspec(1, cores=4, nodes=2, duration=100))
     assert rig.shown(3)["t_estimate"] == start + 1000
     rig.resource.update(expiration=start + 3000)
@@ -222,8 +220,7 @@ def test_trap_11_jobs_start_whatever_the_clock_does(monkeypatch, policy, args):
         rig.wait(30)
         assert rig.sched.now() == rig.now + by
         for _ in range(2 + (runs > 0)):  # one runs on
-            rig.free(max(runs, 1))
-            rig.wait(30)
+            rig.free(max(runs, 1), wait=30)
             runs = max(runs, 1) + 1
             assert rig.started() == list(range(1, runs + 1))
     assert runs == 18 and rig.sched.stats_get()["errors"] == 0

@@ -148,8 +148,7 @@ def test_by_a_promise_that_is_too_late_it_is_denied_early():
 def test_the_clock_stands_while_the_request_is_withdrawn():
     rig = load(Fifo, ("queue-depth=unlimited",))
     rig.arrive({1: whole(4), 2: whole(4, max_wait=50)}, wait=30)
-    rig.cancel(2)
-    rig.wait(1000)
+    rig.cancel(2, wait=1000)
     rig.arrive(2, whole(4, max_wait=50), wait=19)
     assert denials(rig) == []
     rig.wait(2)
@@ -163,8 +162,7 @@ def test_of_withdrawn_requests_not_too_many_are_remembered():
     for jobid in range(WITHDRAWN_REMEMBERED + 5):
         one._withdrawn[jobid + 10] = 1.0
     rig.arrive(2, whole(4, max_wait=50))
-    rig.cancel(2)
-    rig.settle()
+    rig.cancel(2, wait=0)
     assert len(one._withdrawn) == WITHDRAWN_REMEMBERED and 2 in one._withdrawn
 
 
@@ -172,8 +170,7 @@ def test_what_has_started_leaves_nothing_behind():
     rig = load(Fifo)
     for jobid in range(1, 301):
         rig.arrive(jobid, whole(4, max_wait=86400))
-        rig.free(jobid)
-        rig.settle()
+        rig.free(jobid, wait=0)
     assert len(rig.started()) == 300
     one = rule(rig)
     assert not one._jobs and not one._withdrawn

@@ -178,8 +178,7 @@ def examined_after_an_end(monkeypatch, shapes):
         patched.setattr(
             RoomCounts, "count", lambda self, shape: counted.append(1) or count(self, shape)
         )
-        rig.free(2)
-        rig.settle()
+        rig.free(2, wait=0)
     assert sorted(rig.started()) == [1, 2, 9000]
     return len(examined), len(counted)
 
@@ -207,9 +206,7 @@ def test_one_question_leaves_out_all_groups_of_a_kind_until_the_promise_is_dropp
     monkeypatch.setattr(
         BackfillInOrder, "too_long", lambda self, job: asked.append(job) or too_long(self, job)
     )
-    rig.free(1)
-    rig.settle()
+    rig.free(1, wait=0)
     assert (asked, rig.started()) == ([], [1, 2])
-    rig.cancel(3)
-    rig.settle()
+    rig.cancel(3, wait=0)
     assert rig.started() == [1, 2, 12, 13]
