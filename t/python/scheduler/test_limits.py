@@ -295,7 +295,7 @@ def test_a_job_behind_all_others_over_a_soft_limit_waits_for_another_limit(polic
     assert rig.reason(2).startswith("limit small: ") and rig.reason(2).endswith(
         "2 of 2 cores; needs 2"
     )
-    assert not rig.rule("limit").offers, "it waits for no other nodes"
+    assert not rig.sched.admission.offers, "it waits for no other nodes"
     rig.free(1)
     assert rig.started() == [1, 2]
 

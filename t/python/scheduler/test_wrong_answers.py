@@ -11,6 +11,7 @@ from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.policy import PolicyScheduler
+from flux.scheduler.site_policy.limits import LimitUse
 from flux.scheduler.testing import FakeInstance
 
 RAISES = object()
@@ -390,9 +391,9 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
 def test_a_rule_that_raises_at_the_end_of_a_job_keeps_no_record_of_it(monkeypatch):
     config = {"limits": {"one": {"per": "user", "max": {"jobs": 1}}}}
     rig = Rig(R(2, 4), Backfill, config=config)
-    rule = rig.rule("limit")
     rig.arrive(1)
-    monkeypatch.setattr(rule, "note_held", lambda *args: 1 / 0)
+    assert rig.sched.admission.counted
+    monkeypatch.setattr(LimitUse, "note_held", lambda *args: 1 / 0)
     rig.free(1, wait=0)
-    assert not rule.jobs
+    assert not rig.sched.admission.counted
     assert any("admission rule limit: note_held" in text for text in rig.logged(3))

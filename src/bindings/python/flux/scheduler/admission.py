@@ -296,53 +296,44 @@ class GivingRule(AdmissionRule):
         """
         return None
 
+    def keeps_promise(self, job: PendingJob) -> bool:
+        """Whether this rule is certain to let `job` start at its promised time. If not, the time is
+        shown as planned."""
+        return True
+
 
 class CountedRule(AdmissionRule):
-    """A rule of the library that counts what jobs hold. It is told of that by `note_held`, in place of
-    `AdmissionRule.start` and `AdmissionRule.free`; its `AdmissionRule.check` is called only while
+    """A rule of the library that counts what jobs hold. Its records of jobs are in
+    ``host.admission.counted``; the uses in a record are told what the job holds, in place of
+    `AdmissionRule.start` and `AdmissionRule.free`. Its `AdmissionRule.check` is called only while
     one of a job's bounds is exceeded. When these change, it calls ``host.admission.recount()``.
 
     Attributes:
-        jobs (dict): job id -> record of a job that it counts; ``waits``: whether the job is pending
-        offers (dict): keys of deferrals because of the pool's offer; while there are any,
-            `ask_again` is called when a job has freed resources, before `hold`
+        are_promised (bool): whether a job that waits for another offer of the pool is readmitted
+            without room, to be promised a start
     """
 
-    jobs: dict[int, Any]
-    offers: dict[Any, Any]
+    are_promised = False
 
     def bounds(self, job: PendingJob) -> list[Bound]:
         """Return the bounds within which `job` may start with the minimum numbers of cores and GPUs
         of its request, on any nodes."""
         return []
 
-    def note_held(self, jobid: int, known: Any, ranks: int, more: Change, now: float) -> None:
-        """Called when the resources that a counted job holds have changed.
-
-        Args:
-            known: its record in `jobs`; ``waits`` is still true if it was pending
-            ranks (int): mask of the ranks that it has taken or freed
-            more (tuple): the numbers of nodes, cores and GPUs taken, below 0 if freed; and of jobs:
-                1 if it has started, 0 if it has freed some resources, -1 if all
-            now (float): the time, seconds since the epoch
+    def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
+        """Return None if `job`, which is within its bounds, may start with `held`, which is other
+        than the minimum of its request, else the reason; the allocation is then freed. `pool`: that
+        of the allocation, the scheduler's or a copy for a trial. A job that waits for another offer
+        has its shape noted in ``host.admission.offers``.
         """
-
-    def ask_again(self) -> None:
-        """Readmit jobs that wait for another offer of the pool."""
+        return None
 
     def moved(self) -> None:
         """Called when the order of pending jobs has changed, while some are deferred."""
 
-    def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        """Return None if `job`, which is within its bounds, may start with `held`, which is other
-        than the minimum of its request, else the reason; the allocation is then freed. `pool`: that
-        of the allocation, the scheduler's or a copy for a trial.
-        """
-        return None
-
-    def keeps_promise(self, job: PendingJob) -> bool:
-        """Whether this rule is certain to let `job` start at its promised time. If not, the time is
-        shown as planned."""
+    def is_certain(self, job: PendingJob, known: Any) -> bool:
+        """Whether this rule is certain to let `job`, with this record, start at its promised time,
+        as `GivingRule.keeps_promise`."""
         return True
 
 

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
+from flux.resource.pool.placement import RoomCounts
 from flux.resource.request import Remembered
 from flux.scheduler.admission import (
     NO_ROOM,
@@ -28,6 +29,7 @@ from flux.scheduler.walk import JobGroup, entry_of
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
+    from flux.scheduler.admission import Change
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import Requests
 
@@ -228,6 +230,10 @@ class AdmissionControl:
             `AdmissionRule.why`
         holds (dict): id of a running job -> the resources that it holds, if a rule counts them or
             ranks have left: the pool forgets these, but the job holds them until they are freed
+        counted (dict): job id -> {name of a rule that counts it: its record, a
+            `flux.scheduler.site_policy.counting.Counted`}
+        offers (dict): (counting rule, key of a deferral because of the pool's offer) -> the shape of
+            the next request; None: unknown
         at_release (dict): functions to call, once each, when resources are released or a promise is
             given up, for schedulers with promises; the keys are their users'
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
@@ -260,6 +266,8 @@ class AdmissionControl:
         self.at_release: dict[Hashable, Callable[[], None]] = {}
         #: number of the last change of bounds
         self._version = 0
+        self.counted: dict[int, dict[str, Any]] = {}
+        self.offers: dict[tuple[Any, Any], Any] = {}
         self._counting: list[CountedRule] = []
         self.told: set[int] = set()
         self.families = Families()
@@ -298,8 +306,8 @@ class AdmissionControl:
         self.asks_each = bool(self._giving)
         self._starting = self._overriding(AdmissionRule.start, engaged)
         self._freeing = self._overriding(AdmissionRule.free, engaged)
+        self._promise_checks = self._overriding(GivingRule.keeps_promise, engaged)
         self._second_looks = self._overriding(CountedRule.second_look, engaged)
-        self._promise_checks = self._overriding(CountedRule.keeps_promise, engaged)
         counting = [rule for rule in engaged if isinstance(rule, CountedRule)]
         if counting != self._counting:
             self._counting = counting
@@ -462,7 +470,7 @@ class AdmissionControl:
         """
         if self.pins is not None:
             self.pins.review()
-        asked = self._to_ask(job) if self._checking else self._asked_always
+        asked = self._to_ask(job)
         if asked:
             self._ask(job, asked)
         source: Plan | ResourcePool = pool if plan is None else plan
@@ -537,28 +545,26 @@ class AdmissionControl:
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether all rules are certain to let a job start at its promised time."""
-        return all(keeps_promise(job) for _, keeps_promise in self._promise_checks)
+        for _, keeps_promise in self._promise_checks:
+            if not keeps_promise(job):
+                return False
+        for known in self.counted.get(job.jobid, {}).values():
+            if not known.uses[0].rule.is_certain(job, known):
+                return False
+        return True
 
     def start(
         self, job: PendingJob, alloc: ResourcePool, now: float, annotations: dict[str, Any]
     ) -> None:
         """Tell the rules that a job starts, and add their annotations to `annotations`."""
         jobid = job.jobid
-        if self._counting:
+        if jobid in self.counted:
             offered, held = self._offer
             if offered is not alloc:
                 held = holding_of(self._pool(), jobid)
             self.holds[jobid] = held
             ranks, nodes, cores, gpus = held
-            more = nodes, cores, gpus, 1
-            for rule in self._counting:
-                known = rule.jobs.get(jobid)
-                if known is not None:
-                    try:
-                        rule.note_held(jobid, known, ranks, more, now)
-                    except Exception:
-                        self._report(f"admission rule {rule.name}: note_held", trace=True)
-                    known.waits = False
+            self._count(jobid, ranks, (nodes, cores, gpus, 1), now)
         for one, start in self._starting:
             try:
                 shown = start(job, alloc)
@@ -569,37 +575,56 @@ class AdmissionControl:
 
     def free(self, jobid: int, R: Any, final: bool, now: Callable[[], float]) -> None:
         """Tell the rules that a job has freed resources."""
+        if self.offers:
+            self.ask_again()
         if jobid in self.holds:
             ranks, nodes, cores, gpus = left = self.holds[jobid]
             if final:
-                more = -nodes, -cores, -gpus, -1
-            else:
-                left = left.left_of(R)
-                ranks &= ~left.ranks
-                more = left.nodes - nodes, left.cores - cores, left.gpus - gpus, 0
-            when = now()
-            for rule in self._counting:
-                try:
-                    if rule.offers:
-                        rule.ask_again()
-                    known = rule.jobs.get(jobid)
-                    if known is not None:
-                        try:
-                            rule.note_held(jobid, known, ranks, more, when)
-                        finally:
-                            if final:
-                                del rule.jobs[jobid]
-                except Exception:
-                    self._report(f"admission rule {rule.name}: note_held", trace=True)
-            if final:
+                self._count(jobid, ranks, (-nodes, -cores, -gpus, -1), now())
+                self.counted.pop(jobid, None)
                 del self.holds[jobid]
             else:
+                left = left.left_of(R)
+                more = left.nodes - nodes, left.cores - cores, left.gpus - gpus, 0
+                self._count(jobid, ranks & ~left.ranks, more, now())
                 self.holds[jobid] = left
         for one, free in self._freeing:
             try:
                 free(jobid, R, final)
             except Exception:
                 self._report(f"admission rule {one.name}: free", trace=True)
+
+    def _count(self, jobid: int, ranks: int, more: Change, now: float) -> None:
+        """Tell the uses in which a job counts what it has taken or freed (`Use.note_held`)."""
+        if jobid in self.counted:
+            for known in self.counted[jobid].values():
+                for use in known.uses:
+                    try:
+                        use.note_held(jobid, known, ranks, more, now)
+                    except Exception:
+                        self._report(f"admission rule {use.rule.name}: note_held", trace=True)
+
+    def ask_again(self) -> None:
+        """Readmit jobs that wait for another offer of the pool, as many as the free resources
+        suffice for: its offers may have changed."""
+        pool = self._pool()
+        room = RoomCounts(pool) if self.offers and pool.can("plan") else None
+        for (rule, key), shape in list(self.offers.items()):
+            most = self.waiting(rule, key)
+            if not most:
+                del self.offers[rule, key]
+                continue
+            # A node may have room for several jobs that share it.
+            if room is not None and shape and (shape.node_count is None or shape.exclusive):
+                most = int(min(most, room.count(shape) // shape.least_count))
+            if most or rule.are_promised:
+                rule.host.readmit_in_turn(rule, key, most)
+
+    def ranks_changed(self, lost: bool) -> None:
+        """Tell the rules that ranks have changed (`AdmissionRule.ranks_changed`)."""
+        self.recount()
+        self.ask_again()
+        self.tell(AdmissionRule.ranks_changed, lost)
 
     def released(self) -> None:
         """Called when resources were released, or a promise was given up."""
@@ -673,12 +698,3 @@ class AdmissionControl:
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
         """Return the number of jobs that a rule deferred with a key."""
         return sum([group.count for group in self.deferred.groups(rule, key)])
-
-    def answered(self, jobid: int, event: str) -> None:
-        """Forget a job in `told` or `deferred` whose request was answered."""
-        if jobid in self.deferred.by_id:
-            self.deferred.discard(jobid)
-        if jobid in self.told:
-            self.told.discard(jobid)
-            if event != "success":
-                self.tell(AdmissionRule.cancel, jobid)

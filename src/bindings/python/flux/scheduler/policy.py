@@ -269,7 +269,7 @@ class PolicyScheduler(Scheduler):
         self.facts.clear()
         if lost:
             self.planning.renew()
-        self.admission.tell(AdmissionRule.ranks_changed, lost)
+        self.admission.ranks_changed(lost)
         self.odds.ranks_changed()
         self.decision.ranks_changed(lost)
 
@@ -359,8 +359,13 @@ class PolicyScheduler(Scheduler):
         if jobid in self.odds.first:
             self.odds.left(jobid, event == "success")
         admission = self.admission
-        if jobid in admission.told or jobid in admission.deferred.by_id:
-            admission.answered(jobid, event)
+        if jobid in admission.deferred.by_id:
+            admission.deferred.discard(jobid)
+        if jobid in admission.told:
+            admission.told.remove(jobid)
+            if event != "success":
+                admission.tell(AdmissionRule.cancel, jobid)
+                admission.counted.pop(jobid, None)
 
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued

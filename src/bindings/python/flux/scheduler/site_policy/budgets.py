@@ -125,25 +125,49 @@ class Account(ScopedUse):
 
     __slots__ = ("begin", "end", "longest", "stored_as", "wakes")
 
+    rule: BudgetRule
     entry: Budget
     lasts = True
 
-    def __init__(self, budget: Budget, key: tuple[Any, ...]) -> None:
-        super().__init__(budget, key)
+    def __init__(self, rule: BudgetRule, budget: Budget, key: tuple[Any, ...]) -> None:
+        super().__init__(rule, budget, key)
         self.bounds = [(at, most * HOUR_S + GRAIN) for at, most in self.bounds]
         self.longest = (24 * PERIODS[budget.period] + 1) * HOUR_S  # a day may have 25 hours
         self.wakes = inf
+        self.begins(rule.host.now())
+        rule.note_end(self.end)
 
-    def begins(self, usage: Usage, now: float) -> None:
+    def begins(self, now: float) -> None:
         """Begin the period that includes `now`, and read its past use."""
         budget = self.entry
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
-        self.used[:] = [usage.amount(key, now) for key in self.stored_as]
+        self.used[:] = [self.rule.usage.amount(key, now) for key in self.stored_as]
 
     def count_pending(self, known: Any, times: float) -> None:
         # the same when it comes and leaves, whose periods may differ
         super().count_pending(known, times * min(known.limit, self.longest))
+
+    def note_held(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
+        rule = self.rule
+        if now >= rule.next_end:
+            rule.begin_periods(now)
+        nodes, cores, gpus, jobs = more
+        if jobs > 0:
+            if known.end is None:
+                known.end = now + known.limit
+            if self.promised:
+                self.count_pending(known, -1)
+        assert known.end is not None
+        seconds, taken = (known.end if known.end < self.end else self.end) - now, self.used
+        taken[0] += nodes * seconds
+        taken[1] += cores * seconds
+        if gpus:
+            taken[2] += gpus * seconds
+        if jobs < 1 and self.waiting:
+            rule.readmit_for(self)
+        if not rule.usage.has_changed:
+            rule.usage.touch()
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
@@ -161,7 +185,7 @@ class Charged(Counted):
 
     Attributes:
         limit (float): its time limit in seconds
-        end (float): its latest end, seconds since the epoch
+        end (float or None): its latest end, seconds since the epoch; None while it is pending
     """
 
     __slots__ = ("end", "limit")
@@ -170,7 +194,7 @@ class Charged(Counted):
 
     def __init__(self, uses: tuple[Account, ...], userid: int) -> None:
         super().__init__(uses, userid)
-        self.limit = self.end = inf
+        self.limit, self.end = inf, None  # type: float, float | None
 
 
 class BudgetRule(ScopedRule):
@@ -180,14 +204,13 @@ class BudgetRule(ScopedRule):
     table = "budgets"
     lists = "budgets"
     parse = staticmethod(read_budget)
-    new_job = Charged
+    new_job, new_use = Charged, Account
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.jobs: dict[int, Charged]
-        self._usage = Usage(host, errors, KEY, self._learn, _is_key, self._settle)
+        self.usage = Usage(host, errors, KEY, self._learn, _is_key, self._settle)
         #: end of the first period to end, seconds since the epoch
-        self._next_end = inf
+        self.next_end = inf
         #: timer for that time; None: no job is examined before it
         self._timer: Timer | None = None
 
@@ -195,13 +218,13 @@ class BudgetRule(ScopedRule):
 
     def configure(self, entries: dict[str, Budget]) -> None:
         self._settle()
-        if self.jobs:
-            self._usage.cease(self.host.now())
+        if next(self.records(), None):
+            self.usage.cease(self.host.now())
         if entries:
-            self._usage.begin()
+            self.usage.begin()
         super().configure(entries)
-        self._next_end = inf
-        for stored in self._usage.keys() if entries else ():
+        self.next_end = inf
+        for stored in self.usage.keys() if entries else ():
             self._restore(stored)
 
     def _restore(self, stored: tuple[Any, ...]) -> None:
@@ -210,7 +233,7 @@ class BudgetRule(ScopedRule):
         name, begin, _, *key = stored
         entry, now = self.entries.get(name), self.host.now()
         if entry is None or period_of(entry.period, _zone(entry.zone), now)[0] != begin:
-            self._usage.forget(stored)
+            self.usage.forget(stored)
             return
         parts = entry.scope.per.split("+")
         kinds = [int if part == "user" else str for part in parts if part != "instance"]
@@ -222,59 +245,57 @@ class BudgetRule(ScopedRule):
     def _now(self) -> float:
         """Return the time; the periods that include it have begun."""
         now = self.host.now()
-        if now >= self._next_end:
-            self._begin_periods(now)
+        if now >= self.next_end:
+            self.begin_periods(now)
         return now
 
-    def _begin_periods(self, now: float) -> None:
+    def begin_periods(self, now: float) -> None:
         """Begin the periods that include `now`, and drop accounts of ended ones that no job counts
         in.  O(accounts + jobs)."""
         ended = {account: key for key, account in self.uses.items() if now >= account.end}
         for account in ended:
             for stored in account.stored_as:
-                self._usage.forget(stored)
-            account.begins(self._usage, now)
+                self.usage.forget(stored)
+            account.begins(now)
         idle = ended.copy()
-        for jobid, known in self.jobs.items():
+        for jobid, known in self.records():
             for account in known.uses:
                 idle.pop(account, None)
-                if account in ended and not known.waits:
+                if account in ended and known.end is not None:
                     end = min(known.end, account.end)
                     for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
                         account.used[at] += rate * (end - account.begin)
         for key in idle.values():
             del self.uses[key]
-        self._next_end = min([account.end for account in self.uses.values()], default=inf)
-        self._usage.touch()
+        self.next_end = min([account.end for account in self.uses.values()], default=inf)
+        self.usage.touch()
 
     def _period_ends(self) -> None:
         self._timer = None
         self._now()
-        if any(known.waits for known in self.jobs.values()):
-            self._timer = self.host.call_at(self._next_end, self._period_ends)
+        if any(known.end is None for _, known in self.records()):
+            self._timer = self.host.call_at(self.next_end, self._period_ends)
 
     def _settle(self) -> None:
         """Enter the past use in the `Usage` that is stored.  O(accounts + running jobs)."""
-        now, usage = self._now(), self._usage
+        now, usage = self._now(), self.usage
         for account in self.uses.values():
             for key, taken in zip(account.stored_as, account.used):
                 usage.set(key, taken, now)
-        for jobid, known in self.jobs.items():
-            for account in () if known.waits else known.uses:
+        for jobid, known in self.records():
+            for account in () if known.end is None else known.uses:
                 left = min(known.end, account.end) - now
                 for key, rate in zip(account.stored_as, self.host.admission.holds[jobid][1:]):
                     if rate:
                         usage.add(key, -rate * left, now)
 
-    def new_use(self, entry: Budget, key: tuple[Any, ...]) -> Account:
-        account = Account(entry, key)
-        account.begins(self._usage, self.host.now())
-        if account.end < self._next_end:
-            self._next_end = account.end
+    def note_end(self, end: float) -> None:
+        """Note the end of a new account's period, in seconds since the epoch."""
+        if end < self.next_end:
+            self.next_end = end
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-        return account
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
         """Charge a job that ended while no scheduler was loaded."""
@@ -292,12 +313,12 @@ class BudgetRule(ScopedRule):
         known.limit = getattr(job.resource_request, "duration", 0.0) or inf
 
     def bounds(self, job: PendingJob) -> list[Bound]:
-        known = self.jobs.get(job.jobid)
+        known = self.known(job.jobid)
         if known is None:
             return []
         self._now()
         if self._timer is None:  # the bounds hold in these periods
-            self._timer = self.host.call_at(self._next_end, self._period_ends)
+            self._timer = self.host.call_at(self.next_end, self._period_ends)
         takes = self.host.facts.most_nodes(job.resource_request), *known.least[1:]
         # Usually enough is left for its whole limit, regardless of the period's end.
         return [
@@ -313,7 +334,7 @@ class BudgetRule(ScopedRule):
         return max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
 
     def adds(self, use: Account, job: PendingJob, held: Holding | None = None) -> list[float]:
-        known, now = self.jobs[job.jobid], self._now()
+        known, now = self.known(job.jobid), self._now()
         rates = known.least if held is None else held[1:]
         # What it does not use may be used up.
         return [use.needs(rate, known.limit, now) if rate else -inf for rate in rates]
@@ -323,7 +344,7 @@ class BudgetRule(ScopedRule):
         if found is None:
             return None
         account: Account = found[0]
-        known = self.jobs[job.jobid]
+        known = self.known(job.jobid)
         rates: Amounts = known.least if held is None else held[1:]
         shape = getattr(job.resource_request, "shape", None)
         length = 0 if known.limit == inf else int(known.limit).bit_length()
@@ -337,7 +358,7 @@ class BudgetRule(ScopedRule):
     ) -> Reason:
         budget, whose, more = account.entry, account.whose, ""
         if job is not None:
-            known = self.jobs[job.jobid]
+            known = self.known(job.jobid)
             rate = (rates or known.least)[at]
             needs = account.needs(rate, known.limit, self.host.now()) / HOUR_S
             more = f"; needs {needs:.1f}"
@@ -354,7 +375,7 @@ class BudgetRule(ScopedRule):
         deferral = self.check(job, held)
         if deferral is None:
             return None
-        known, now, left = self.jobs[job.jobid], self._now(), [inf] * len(DIMENSIONS)
+        known, now, left = self.known(job.jobid), self._now(), [inf] * len(DIMENSIONS)
         for use in known.uses:
             each = use.needs(1.0, known.limit, now)
             for at, most in use.bounds:
@@ -364,19 +385,20 @@ class BudgetRule(ScopedRule):
         if not known.least[2]:
             others += self.without_gpus(job)
         shape = getattr(others[0] if others else job.resource_request, "shape", None)
-        self.offers[deferral.key] = shape
+        self.host.admission.offers[self, deferral.key] = shape
         return deferral._replace(instead=others)
 
-    def keeps_promise(self, job: PendingJob) -> bool:
+    def is_certain(self, job: PendingJob, known: Charged, uses: Any = None) -> bool:
         self._now()
-        return super().keeps_promise(job)
+        return super().is_certain(job, known)
 
     # -- running jobs ------------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
-        now, since = self._now(), self._usage.found(job.jobid)
+        now, since = self._now(), self.usage.found(job.jobid)
         super().hello(job)
-        for account in self.jobs[job.jobid].uses if job.jobid in self.jobs else ():
+        known = self.known(job.jobid)
+        for account in () if known is None else known.uses:
             # what no scheduler has counted
             seconds = max(0.0, now - max(since, account.begin))
             for at, rate in enumerate(self.host.admission.held_by(job.jobid)[1:]):
@@ -385,30 +407,9 @@ class BudgetRule(ScopedRule):
     def found(self, jobid: int, known: Charged, attributes: SystemAttributes) -> None:
         known.end = self.host.running[jobid].end
 
-    def note_held(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
-        if now >= self._next_end:
-            self._now()
-        nodes, cores, gpus, jobs = more
-        waits = known.waits
-        if waits:
-            known.end = now + known.limit
-        for account in known.uses:
-            if waits and account.promised:
-                account.count_pending(known, -1)
-            end = known.end if known.end < account.end else account.end
-            seconds, taken = end - now, account.used
-            taken[0] += nodes * seconds
-            taken[1] += cores * seconds
-            if gpus:
-                taken[2] += gpus * seconds
-            if jobs < 1 and account.waiting:
-                self.readmit_for(account)
-        if not self._usage.has_changed:
-            self._usage.touch()
-
     def extended(self, jobid: int, expiration: float) -> None:
-        known = self.jobs.get(jobid)
-        if known is not None and not known.waits:
+        known = self.known(jobid)
+        if known is not None and known.end is not None:
             self._now()
             before, known.end = known.end, expiration or inf
             for account in known.uses:
@@ -452,7 +453,7 @@ class BudgetRule(ScopedRule):
         found = self.first_over(job, self.counted_in(job))
         if found is None:
             return {}
-        (account, at), known = found, self.jobs[job.jobid]
+        (account, at), known = found, self.known(job.jobid)
         most = account.entry.most[at]
         assert most is not None
         fields = {
@@ -468,7 +469,7 @@ class BudgetRule(ScopedRule):
 
     def figures(self, account: Account) -> dict[str, Any]:
         now = self.host.now()
-        used = [max(0.0, self._usage.amount(key, now)) / HOUR_S for key in account.stored_as]
+        used = [max(0.0, self.usage.amount(key, now)) / HOUR_S for key in account.stored_as]
         to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.used, used)]
         return {
             "period": account.entry.period,
@@ -484,7 +485,7 @@ class BudgetRule(ScopedRule):
 
     def trial(self, entries: dict[str, Any], names: list[str]) -> BudgetRule:
         rule = BudgetRule(self.host, self.errors)
-        rule.entries = {name: entries[name] for name in names}
+        rule.counted, rule.entries = {}, {name: entries[name] for name in names}
         self._settle()
-        rule._usage.take(self._usage, self.host.now())
+        rule.usage.take(self.usage, self.host.now())
         return rule

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
 
-from flux.resource.pool.placement import RoomCounts
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import CountedRule
 from flux.scheduler.attributes import SystemAttributes
@@ -22,6 +21,7 @@ from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 
 if TYPE_CHECKING:
+    from flux.scheduler.admission import Change
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -122,24 +122,45 @@ class Use:
     """The use of an entry by the jobs of one key.
 
     Attributes:
+        rule (CountingRule): the entry's rule
         entry: the entry of the table
         key (tuple): what these jobs have in common
         jobs (int): number of pending and running jobs counted here
         waiting (dict): key of a deferral -> the needs of the jobs deferred with it
     """
 
-    __slots__ = ("entry", "jobs", "key", "waiting")
+    __slots__ = ("entry", "jobs", "key", "rule", "waiting")
 
     #: Whether it is kept without jobs.
     lasts = False
 
-    def __init__(self, entry: Any, key: tuple[Any, ...]) -> None:
-        self.entry, self.key, self.jobs = entry, key, 0
+    def __init__(self, rule: Any, entry: Any, key: tuple[Any, ...]) -> None:
+        self.rule, self.entry, self.key, self.jobs = rule, entry, key, 0
         self.waiting: dict[Any, Any] = {}
 
     def count_pending(self, known: Any, times: float) -> None:
         """Count the minimum of a pending job, by its record: `times` 1 when it arrives, -1 when it
         is pending no more."""
+
+    def note_held(self, jobid: int, known: Any, ranks: int, more: Change, now: float) -> None:
+        """Called when the resources that a job holds have changed.
+
+        Args:
+            known (Counted): the rule's record of the job
+            ranks (int): mask of the ranks that it has taken or freed
+            more (tuple): the numbers of nodes, cores and GPUs taken, below 0 if freed; and of jobs:
+                1 if it has started, 0 if it has freed some resources, -1 if all
+            now (float): the time, seconds since the epoch
+        """
+
+    def waits_no_more(self, jobid: int) -> None:
+        """Called when a job has started or was canceled."""
+
+    def forget(self) -> None:
+        """Count one job less; without any, the use is dropped."""
+        self.jobs -= 1
+        if not self.jobs and not self.lasts:
+            del self.rule.uses[self.entry.name, self.key]
 
 
 class ScopedUse(Use):
@@ -156,8 +177,8 @@ class ScopedUse(Use):
 
     __slots__ = ("bounds", "pending", "promised", "used", "userid")
 
-    def __init__(self, entry: Any, key: tuple[Any, ...]) -> None:
-        super().__init__(entry, key)
+    def __init__(self, rule: Any, entry: Any, key: tuple[Any, ...]) -> None:
+        super().__init__(rule, entry, key)
         parts = entry.scope.per.split("+")
         self.userid = key[parts.index("user")] if "user" in parts else None
         self.bounds = [(at, most) for at, most in enumerate(entry.most) if most is not None]
@@ -196,15 +217,14 @@ class Counted:
     Attributes:
         uses (tuple): the `Use` objects in which it counts, in the order of entries
         userid (int): its user; -1 if unknown
-        waits (bool): whether it is pending
-        least: the minimum that it takes; None if it was found running
+        least: the minimum that it takes; 0 of all if it was found running
     """
 
-    __slots__ = ("least", "userid", "uses", "waits")
+    __slots__ = ("least", "userid", "uses")
 
     def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
         self.uses, self.userid = uses, userid
-        self.waits, self.least = False, None  # type: bool, Any
+        self.least: Any = (0, 0, 0, 0)
 
 
 class Denied(ValueError):
@@ -216,7 +236,7 @@ class Denied(ValueError):
 
 
 class CountingRule(CountedRule, TableRule):
-    """Counts jobs by the entries of its table. A subclass implements `CountedRule.note_held` and:
+    """Counts jobs by the entries of its table. A subclass implements:
 
     - ``uses_of(userid, attributes)``: return the uses in which a job counts;
     - ``read_job(job, known, attributes)``: fill in the record of a new pending job, or raise
@@ -228,9 +248,8 @@ class CountingRule(CountedRule, TableRule):
     """
 
     new_job: Callable[..., Any] = Counted
-    #: whether a job that waits for another offer is readmitted without room, to be promised a start
-    are_promised = False
     uses_of: Callable[..., tuple[Any, ...]]
+    read_job: Callable[..., None]
     room: Callable[..., float]
     text_if_over: Callable[..., str | None]
     objection: Callable[..., tuple[str, str] | None]
@@ -238,20 +257,16 @@ class CountingRule(CountedRule, TableRule):
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self.uses: dict[Any, Any] = {}  # key -> `Use`
-        self.jobs: dict[int, Any] = {}  # job id -> `Counted`
-        #: key of a deferral because of the pool's offer -> the shape of the next; None: unknown
-        self.offers: dict[Any, Any] = {}
+        #: job id -> {name of a rule: `Counted`}, in a trial only of this rule
+        self.counted = host.admission.counted
 
     def configure(self, entries: dict[str, Any]) -> None:
         self.uses.clear()
-        self.jobs.clear()
-        self.offers.clear()
+        for records in self.counted.values():
+            records.pop(self.name, None)
         self.host.admission.recount()
 
     # -- the life of a job -------------------------------------------------------------------------
-
-    def read_job(self, job: PendingJob, known: Any, attributes: SystemAttributes) -> None:
-        pass
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         userid = -1 if job.userid is None else job.userid
@@ -259,44 +274,51 @@ class CountingRule(CountedRule, TableRule):
         if uses:
             known = self.new_job(uses, userid)
             self.read_job(job, known, attributes)
-            self.jobs[job.jobid] = known
-            known.waits = True
-            for use in uses:
-                use.jobs += 1
-                use.count_pending(known, 1)
+            self._enter(job.jobid, known)
+
+    def _enter(self, jobid: int, known: Any) -> None:
+        self.counted.setdefault(jobid, {})[self.name] = known
+        for use in known.uses:
+            use.jobs += 1
+            use.count_pending(known, 1)
 
     def cancel(self, jobid: int) -> None:
-        known = self.jobs.pop(jobid, None)
+        known = self.counted.get(jobid, {}).pop(self.name, None)
         if known is not None:
-            known.waits = False
             for use in known.uses:
                 use.count_pending(known, -1)
-            self.waits_no_more(jobid, known)
+                use.waits_no_more(jobid)
             for use in known.uses:
                 if use.waiting:
                     self.readmit_for(use)  # it may have been readmitted ahead of others
-            self.forget(known)
+                use.forget()
+
+    def known(self, jobid: int) -> Any:
+        """Return the record of a job, or None."""
+        return self.counted.get(jobid, {}).get(self.name)
+
+    def records(self) -> Iterator[tuple[int, Any]]:
+        """Return the records of jobs, with their ids."""
+        name = self.name
+        return ((jobid, by[name]) for jobid, by in self.counted.items() if name in by)
 
     def counted_in(self, job: PendingJob) -> tuple[Any, ...]:
         """Return the uses in which a job counts."""
-        known = self.jobs.get(job.jobid)
+        known = self.known(job.jobid)
         return () if known is None else known.uses
-
-    def waits_no_more(self, jobid: int, known: Any) -> None:
-        """Called when a job has started or was canceled."""
 
     def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else -1
         uses = self.uses_of(userid, job.attributes)
         if uses:
             jobid, held = job.jobid, self.host.admission.held_by(job.jobid)
-            known = self.jobs[jobid] = self.new_job(uses, userid)
-            for use in uses:
-                use.jobs += 1
+            known = self.new_job(uses, userid)
             self.found(jobid, known, job.attributes)
+            self._enter(jobid, known)
             if self in self.host.admission.rules:  # this is no trial
                 self.host.admission.holds[jobid] = held
-            self.note_held(jobid, known, held.ranks, (*held[1:], 1), self.host.now())
+            for use in uses:
+                use.note_held(jobid, known, held.ranks, (*held[1:], 1), self.host.now())
 
     def found(self, jobid: int, known: Any, attributes: SystemAttributes) -> None:
         """Fill in the record of a job found running."""
@@ -321,35 +343,6 @@ class CountingRule(CountedRule, TableRule):
             if 0 < ranks & some < ranks:
                 yield request.on_ranks(some)
 
-    def forget(self, known: Counted) -> None:
-        """Drop the uses in which only this job was counted; it has ended or was canceled."""
-        for use in known.uses:
-            use.jobs -= 1
-            if not use.jobs and not use.lasts:
-                del self.uses[use.entry.name, use.key]
-
-    # -- another offer -----------------------------------------------------------------------------
-
-    def ranks_changed(self, lost: bool) -> None:
-        self.host.admission.recount()
-        self.ask_again()
-
-    def ask_again(self) -> None:
-        """Readmit jobs that wait for another offer of the pool, as many as the free resources
-        suffice for: its offers may have changed."""
-        pool, waiting = self.host.resources, self.host.admission.waiting
-        room = RoomCounts(pool) if self.offers and pool.can("plan") else None
-        for key, shape in list(self.offers.items()):
-            most = waiting(self, key)
-            if not most:
-                del self.offers[key]
-                continue
-            # A node may have room for several jobs that share it.
-            if room is not None and shape and (shape.node_count is None or shape.exclusive):
-                most = int(min(most, room.count(shape) // shape.least_count))
-            if most or self.are_promised:
-                self.host.readmit_in_turn(self, key, most)
-
     # -- answers -----------------------------------------------------------------------------------
 
     def waiting(self, use: Any) -> int:
@@ -370,7 +363,7 @@ class CountingRule(CountedRule, TableRule):
         for use in rule.uses.values():
             text = rule.text_if_over(use) if use.entry.name in names else None
             if text is not None:
-                its = [name_of(id) for id, known in rule.jobs.items() if use in known.uses]
+                its = [name_of(id) for id, known in rule.records() if use in known.uses]
                 yield JobsOver(use.entry.name, text, "running", its)
         for job in pending:
             found = rule.objection(job, names)
@@ -381,14 +374,14 @@ class CountingRule(CountedRule, TableRule):
     def trial(self, entries: dict[str, Any], names: list[str]) -> CountingRule:
         """Return a rule of this class for a trial of some new or changed entries, without jobs."""
         rule = type(self)(self.host, self.errors)
-        rule.entries = {name: entries[name] for name in names}
+        rule.counted, rule.entries = {}, {name: entries[name] for name in names}
         return rule
 
 
 class ScopedRule(CountingRule):
     """Counts jobs by the scopes of its entries. A subclass also implements:
 
-    - ``new_use(entry, key)``, which returns a `ScopedUse`;
+    - ``new_use(rule, entry, key)``, which returns a `ScopedUse`;
     - ``adds(use, job, held=None)``: what a job would add to a use with `held` or (None) its minimum;
     - ``sentence(use, at, job)``: why too little is left for a job in a dimension; None: for any job;
     - ``figures(use)``: its fields in `report`.
@@ -414,14 +407,14 @@ class ScopedRule(CountingRule):
         """Return the use of an entry by the jobs of a key, made if there is none."""
         use = self.uses.get((entry.name, key))
         if use is None:
-            use = self.uses[entry.name, key] = self.new_use(entry, key)
+            use = self.uses[entry.name, key] = self.new_use(self, entry, key)
             if self.host.decision.looks_past_heads:
                 use.promised = use.bounds
         return use
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        jobs = self.jobs.values()
-        own = {id(use) for one in jobs if one.userid == caller.userid for use in one.uses}
+        jobs = [known for _, known in self.records() if known.userid == caller.userid]
+        own = {id(use) for one in jobs for use in one.uses}
         yield None
         order = list(self.entries)
         for use in sorted(
@@ -454,11 +447,11 @@ class ScopedRule(CountingRule):
                 return use, at
         return None
 
-    def keeps_promise(self, job: PendingJob) -> bool:
+    def is_certain(self, job: PendingJob, known: Any, uses: Iterable[Any] | None = None) -> bool:
         # It is certain to start if all pending jobs fit together. The numbers of cores and GPUs are
         # unknown for whole nodes of several kinds.
         cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
-        for use in self.binding(job):
+        for use in known.uses if uses is None else uses:
             if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
                 return False
             if use.over(use.pending) is not None:

@@ -80,16 +80,35 @@ def read_entry(key: str, value: Any) -> Any:
 
 
 class Associated(Use):
-    """The jobs of an association, its key."""
+    """The jobs of an association, its key. `Counted.least` is the time from which to count a
+    running job that was found, seconds since the epoch; else infinite."""
 
     __slots__ = ("pending",)
 
-    def __init__(self, key: Association) -> None:
-        super().__init__(None, key)
+    rule: FairShareRule
+
+    def __init__(self, rule: FairShareRule, key: Association) -> None:
+        super().__init__(rule, None, key)
         self.pending = 0  # number of its pending jobs
 
     def count_pending(self, known: Any, times: float) -> None:
         self.pending += int(times)
+
+    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+        rule, jobs, since = self.rule, more[3], inf
+        if jobs > 0:
+            self.pending -= 1
+            since = known.least
+        rate = sum(map(mul, more, rule.weights))
+        rule.usage.change(self.key, rate, now, since)
+        rule.changed()
+        if jobs < 0:
+            self.forget()
+
+    def forget(self) -> None:
+        self.jobs -= 1
+        if not self.jobs:
+            del self.rule.uses[self.key]
 
 
 class FairShareRule(CountingRule):
@@ -101,8 +120,8 @@ class FairShareRule(CountingRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self._usage = Usage(host, errors, KEY, self._learn, _is_association)
-        self._weights = Weights()
+        self.usage = Usage(host, errors, KEY, self._learn, _is_association)
+        self.weights = Weights()
         self._banks: dict[str, float] = {}
         self._users: dict[int | None, float] = {}
         #: current levels, by which jobs are sorted
@@ -119,11 +138,11 @@ class FairShareRule(CountingRule):
         now = self.host.now()
         was_in_force, self._in_force = self._in_force, bool(entries)
         if was_in_force:
-            self._usage.cease(now)
-        self._usage.set_half_life(entries.get("half-life", HALF_LIFE_S), now)
+            self.usage.cease(now)
+        self.usage.set_half_life(entries.get("half-life", HALF_LIFE_S), now)
         if entries:
-            self._usage.begin()  # stored amounts have decayed since
-        self._weights = entries.get("weights", Weights())
+            self.usage.begin()  # stored amounts have decayed since
+        self.weights = entries.get("weights", Weights())
         self._banks = entries.get("banks", {})
         self._users = entries.get("users", {})
         super().configure(entries)
@@ -136,12 +155,12 @@ class FairShareRule(CountingRule):
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
         """Count a job that ended while no scheduler was loaded."""
-        weights = self._weights
+        weights = self.weights
         rate = job.get("nnodes", 0) * weights.nodes + job.get("ncores", 0) * weights.cores
         association, now = (job.get("bank") or "", job["userid"]), self.host.now()
-        left = 0.5 ** ((now - until) / self._usage.half_life)
-        self._usage.add(association, rate * (until - since) * left, now)
-        self._changed()
+        left = 0.5 ** ((now - until) / self.usage.half_life)
+        self.usage.add(association, rate * (until - since) * left, now)
+        self.changed()
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -151,40 +170,31 @@ class FairShareRule(CountingRule):
         key = (attributes.bank or "", None if userid < 0 else userid)
         use = self.uses.get(key)
         if use is None:
-            use = self.uses[key] = Associated(key)
+            use = self.uses[key] = Associated(self, key)
         return (use,)
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         super().alloc(job, attributes)
         if self._timer is None:
             self._arm(self.host.now(), 1)
-        self._changed()
+        self.changed()
 
-    def forget(self, known: Counted) -> None:
-        (use,) = known.uses
-        use.jobs -= 1
-        if not use.jobs:
-            del self.uses[use.key]
-        self._changed()
+    def read_job(self, job: PendingJob, known: Counted, attributes: SystemAttributes) -> None:
+        known.least = inf
 
-    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        (use,), jobs, since = known.uses, more[3], inf
-        if known.waits:
-            use.pending -= 1
-        elif jobs > 0:
-            since = self._usage.found(jobid)
-        rate = sum(map(mul, more, self._weights))
-        self._usage.change(use.key, rate, now, since)
-        self._changed()
-        if jobs < 0:
-            self.forget(known)
+    def found(self, jobid: int, known: Counted, attributes: SystemAttributes) -> None:
+        known.least = self.usage.found(jobid)
+
+    def cancel(self, jobid: int) -> None:
+        super().cancel(jobid)
+        self.changed()
 
     # -- the order ---------------------------------------------------------------------------------
 
     def _level_of_job(self, job: PendingJob) -> Level:
         """Return the sort key of a pending job among those of its priority; the lowest goes
         first."""
-        known = self.jobs.get(job.jobid)
+        known = self.known(job.jobid)
         if known is None:
             return 0.0, 0.0  # just made, no rule has been told of it
         association = known.uses[0].key
@@ -218,11 +228,11 @@ class FairShareRule(CountingRule):
         }
 
     def _used(self, now: float) -> dict[Association, float]:
-        return {(key[0], key[1]): self._usage.amount(key, now) for key in self._usage.keys()}
+        return {(key[0], key[1]): self.usage.amount(key, now) for key in self.usage.keys()}
 
     def _period_ends(self) -> None:
         self._timer = None
-        self._usage.forget_negligible(self.host.now())
+        self.usage.forget_negligible(self.host.now())
         if not any(use.pending for use in self.uses.values()):
             self._levels.clear()
         elif self._in_force:
@@ -245,7 +255,7 @@ class FairShareRule(CountingRule):
         self._armed_at = began
         self._timer = self.host.call_at(began + periods * self._period, self._period_ends)
 
-    def _changed(self) -> None:
+    def changed(self) -> None:
         """Skip no periods until the next ends: a job has come, started or ended."""
         if self._calm == 1:
             return
@@ -276,7 +286,7 @@ class FairShareRule(CountingRule):
         """Return the place of the job's association among those with pending jobs, ``place`` of
         ``of``, with ``bank`` and ``user``, and their use (`shares`)."""
         places = _places(self._levels_of_pending())
-        known = self.jobs.get(job.jobid)
+        known = self.known(job.jobid)
         association = None if known is None else known.uses[0].key
         if association is None or association not in places:
             return {}
@@ -302,7 +312,7 @@ class FairShareRule(CountingRule):
         shares = Entries(caller, "sched.shares.shares")
         answer: dict[str, Any] = {
             "now": self.host.now(),
-            "half_life": self._usage.half_life if self.entries else None,
+            "half_life": self.usage.half_life if self.entries else None,
             "shares": shares,
         }
         used = self._used(answer["now"]) if self.entries else {}

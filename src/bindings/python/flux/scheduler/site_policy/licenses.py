@@ -169,12 +169,23 @@ class LicenseUse(Use):
 
     __slots__ = ("elsewhere", "excess")
 
+    rule: LicenseRule
     entry: License
     lasts = True
 
-    def __init__(self, license: License) -> None:
-        super().__init__(license, ())
+    def __init__(self, rule: LicenseRule, license: License) -> None:
+        super().__init__(rule, license, ())
         self.elsewhere, self.excess = 0, [-license.usable]
+
+    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+        jobs = more[3]
+        if not jobs:
+            return  # its program may still run
+        if self.entry.plan:
+            self.rule.note_planned(jobid, known, jobs > 0)
+        self.excess[0] += jobs * known.least[self.entry.name]
+        if jobs < 0 and self.waiting:
+            self.rule.readmit_for(self)
 
     @property
     def in_use(self) -> int:
@@ -216,7 +227,7 @@ class LicenseRule(CountingRule):
     def _take(self, entries: dict[str, License]) -> None:
         """Set the licences, without jobs."""
         self.entries = entries
-        self.uses.update({name: LicenseUse(one) for name, one in entries.items()})
+        self.uses.update({name: LicenseUse(self, one) for name, one in entries.items()})
         for name in entries:
             self._note_elsewhere(name)
 
@@ -312,7 +323,7 @@ class LicenseRule(CountingRule):
 
     def _requested(self, jobid: int) -> dict[str, int]:
         """Return the licences that a pending or running job requests."""
-        known = self.jobs.get(jobid)
+        known = self.known(jobid)
         return {} if known is None else known.least
 
     def signature(self, job: PendingJob) -> Hashable:
@@ -388,8 +399,8 @@ class LicenseRule(CountingRule):
             f"licenses: {name}: too many of {license.total} are in use; needs {count}",
         )
 
-    def keeps_promise(self, job: PendingJob) -> bool:
-        return self._planned.keys() >= self._requested(job.jobid).keys()
+    def is_certain(self, job: PendingJob, known: Counted) -> bool:
+        return all(name in self._planned for name in known.least)
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -403,18 +414,12 @@ class LicenseRule(CountingRule):
         asked = asked_for(attributes)
         known.least = {name: asked[name] for name in asked if name in self.entries}
 
-    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        jobs = more[3]
-        if not jobs:
-            return  # its program may still run
-        if self._planned and jobs > 0:
+    def note_planned(self, jobid: int, known: Counted, is_running: bool) -> None:
+        """Note whether a job uses its licences, some of which are planned."""
+        if is_running and self._planned:
             self._running[jobid] = known.least
-        elif self._planned:
-            del self._running[jobid]
-        for use in known.uses:
-            use.excess[0] += jobs * known.least[use.entry.name]
-            if jobs < 0 and use.waiting:
-                self.readmit_for(use)
+        else:
+            self._running.pop(jobid, None)
 
     def room(self, use: LicenseUse, key: tuple[tuple[str, int], ...], needs: None) -> float:
         if any(count > self._available(one) for one, count in key):
@@ -429,8 +434,9 @@ class LicenseRule(CountingRule):
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         waiting: dict[str, int] = {}
-        for examined, known in enumerate(list(self.jobs.values()), 1):
-            for use in known.uses if known.waits else ():
+        holds = self.host.admission.holds
+        for examined, (jobid, known) in enumerate(list(self.records()), 1):
+            for use in () if jobid in holds else known.uses:
                 if known.least[use.entry.name] > use.free:
                     waiting[use.entry.name] = waiting.get(use.entry.name, 0) + 1
             if examined % JOBS_PER_STEP == 0:
@@ -461,7 +467,7 @@ class LicenseRule(CountingRule):
 
     def trial(self, entries: dict[str, License], names: list[str]) -> LicenseRule:
         rule = LicenseRule(self.host, self.errors)
-        rule._read = self._read
+        rule._read, rule.counted = self._read, {}
         rule._take(entries)
         return rule
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import inf
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
@@ -117,9 +118,10 @@ class LimitUse(ScopedUse):
 
     entry: Limit
 
-    def __init__(self, limit: Limit, key: tuple[Any, ...]) -> None:
-        super().__init__(limit, key)
-        self.ranks = RankCounts()  # the jobs' ranks, if nodes are limited
+    def __init__(self, rule: LimitRule, limit: Limit, key: tuple[Any, ...]) -> None:
+        super().__init__(rule, limit, key)
+        #: the jobs' ranks, if nodes are limited
+        self.ranks = None if limit.most[0] is None else RankCounts()
         # Number of jobs for which others are checked: they may have to leave room; and the same
         # without `certain` ones, if all pending jobs fit together.
         self.claims = [0, 0]
@@ -139,6 +141,39 @@ class LimitUse(ScopedUse):
         certain, others = len(self.certain), (self.head is not None) + len(self.demoted)
         fit = fit or not certain or self.over(self.pending) is None
         self.claims[:] = others + certain, others if fit else others + certain
+
+    def waits_no_more(self, jobid: int) -> None:
+        if self.claims[0]:
+            self.demoted.discard(jobid)
+            self.certain.pop(jobid, None)
+            was_head = self.head is not None and self.head.jobid == jobid
+            if was_head:
+                self.rule.find_head(self)
+            self.count_claims()
+            if was_head:
+                self.rule.readmit_for(self)
+
+    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
+        jobs, used, on = more[3], self.used, self.ranks
+        used[:] = map(add, used, more)
+        if on is not None:
+            if known.least[0]:
+                on.ranks ^= ranks  # whole nodes, which no other job has
+            else:
+                (on.add if jobs > 0 else on.remove)(ranks)
+                used[0] = popcount(on.ranks)
+        if jobs > 0:
+            for at, _ in self.promised:
+                self.pending[at] -= known.least[at]
+            if self.claims[0]:
+                self.waits_no_more(jobid)
+            return
+        if self.waiting or self.demoted:
+            if self.demoted and self.over(Amount(jobs=1)) is None:
+                self.rule.promote(self)
+            self.rule.readmit_for(self)
+        if jobs:
+            self.forget()
 
     def room(self, each: Amount) -> float:
         """Return the number of jobs with minimum `each` that could start."""
@@ -167,7 +202,7 @@ class LimitRule(ScopedRule):
 
     def configure(self, entries: dict[str, Limit]) -> None:
         for use in self.uses.values():
-            self._promote(use)
+            self.promote(use)
         super().configure(entries)
 
     # -- pending jobs ------------------------------------------------------------------------------
@@ -192,11 +227,12 @@ class LimitRule(ScopedRule):
         nodes, it can run on those of other jobs of the key, but may request more nodes than these
         use."""
         if held is not None:
-            return Amount(popcount(held.ranks & ~use.ranks.ranks), held.cores, held.gpus, 1)
+            own = 0 if use.ranks is None else use.ranks.ranks
+            return Amount(popcount(held.ranks & ~own), held.cores, held.gpus, 1)
         least = self._least(job)
-        if least.nodes or use.entry.most[0] is None:
+        if least.nodes or use.ranks is None:
             return least
-        missing = getattr(job.resource_request, "nnodes", 0) - len(use.ranks)
+        missing = getattr(job.resource_request, "nnodes", 0) - use.used[0]
         return least._replace(nodes=max(0, missing))
 
     def _exceeds_alone(self, use: LimitUse, job: PendingJob) -> str | None:
@@ -217,7 +253,7 @@ class LimitRule(ScopedRule):
         found: list[Bound] = []
         for use in self.counted_in(job):
             # The minimum number of nodes is unknown for a job that may share them.
-            is_known = least.nodes or use.entry.most[0] is None
+            is_known = least.nodes or use.ranks is None
             if use.promised or use.entry.soft or use.entry.strict:
                 found.append((use.claims, 1 if is_known else 0, 0))
             found += [(use.used, at, most - takes[at]) for at, most in use.bounds]
@@ -280,7 +316,7 @@ class LimitRule(ScopedRule):
             use.head = job
             use.count_claims()
 
-    def _find_head(self, use: LimitUse, former: PendingJob | None = None) -> None:
+    def find_head(self, use: LimitUse, former: PendingJob | None = None) -> None:
         """Find the first job that waits for a strict limit: `former` or one that is deferred."""
         use.head = former
         for key in use.waiting if use.entry.strict else ():
@@ -291,7 +327,7 @@ class LimitRule(ScopedRule):
     def moved(self) -> None:
         for use in self.uses.values():
             if use.head is not None:
-                self._find_head(use, use.head)
+                self.find_head(use, use.head)
                 self.readmit_for(use)  # some may be ahead of the head now
 
     def sentence(self, use: LimitUse, at: int, job: PendingJob | None) -> str:
@@ -323,7 +359,7 @@ class LimitRule(ScopedRule):
         # With promises the offer also depends on the job's limit.
         length = job.limit if self.host.decision.looks_past_heads else None
         key = (use.entry.name, use.key, shape, length)
-        self.offers[key] = shape
+        self.host.admission.offers[self, key] = shape
         others: Iterable[Any] = self._smaller(job)
         if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
             others = chain(others, self.without_gpus(job))
@@ -346,7 +382,7 @@ class LimitRule(ScopedRule):
         for use in self.binding(job):
             for at, most in use.bounds:
                 left[at] = min(left[at], max(0, most - use.used[at]))
-            if use.entry.most[0] is not None:
+            if use.ranks is not None:
                 own &= use.ranks.ranks
         fewer = no_more(request, self._least(job), left[:JOBS])
         if fewer is not None:
@@ -354,64 +390,19 @@ class LimitRule(ScopedRule):
         if own > 0 and not shape.exclusive:
             yield request.on_ranks(own)
 
-    def keeps_promise(self, job: PendingJob) -> bool:
-        if not super().keeps_promise(job):
+    def is_certain(self, job: PendingJob, known: Counted, uses: Any = None) -> bool:
+        uses = [use for use in known.uses if not use.entry.soft]
+        if not super().is_certain(job, known, uses):
             return False
-        uses = self.binding(job)
         # The number of nodes is unknown for a job that may share them.
-        if not self._least(job).nodes and any(use.entry.most[0] is not None for use in uses):
+        if not known.least[0] and any(use.ranks is not None for use in uses):
             return False
         for use in uses:  # later jobs leave its needs
             if job.jobid not in use.certain:
                 use.certain[job.jobid] = job
                 use.count_claims(fit=True)
         # Later jobs may take it over a soft limit, and then go ahead of it.
-        return len(uses) == len(self.counted_in(job))
-
-    def waits_no_more(self, jobid: int, known: Counted) -> None:
-        for use in known.uses:
-            if use.claims[0]:
-                use.demoted.discard(jobid)
-                use.certain.pop(jobid, None)
-                was_head = use.head is not None and use.head.jobid == jobid
-                if was_head:
-                    self._find_head(use)
-                use.count_claims()
-                if was_head:
-                    self.readmit_for(use)
-
-    # -- running jobs ------------------------------------------------------------------------------
-
-    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        _, cores, gpus, jobs = more
-        is_claimed, waits, least = False, known.waits, known.least
-        for use in known.uses:
-            used = use.used
-            if use.entry.most[0] is not None:
-                on = use.ranks
-                if least is not None and least[0]:
-                    on.ranks ^= ranks  # whole nodes, which no other job has
-                else:
-                    (on.add if jobs > 0 else on.remove)(ranks)
-                used[0] = popcount(on.ranks)
-            used[1] += cores
-            if gpus:
-                used[2] += gpus
-            used[JOBS] += jobs
-            if waits:
-                pending = use.pending
-                for at, _ in use.promised:
-                    pending[at] -= least[at]
-                if use.claims[0]:
-                    is_claimed = True
-            elif jobs < 1 and (use.waiting or use.demoted):
-                if use.demoted and use.over(Amount(jobs=1)) is None:
-                    self._promote(use)
-                self.readmit_for(use)
-        if is_claimed:
-            self.waits_no_more(jobid, known)
-        if jobs < 0:
-            self.forget(known)
+        return len(uses) == len(known.uses)
 
     def room(self, use: LimitUse, key: Any, uses: tuple[LimitUse, ...]) -> float:
         room = min([one.room(key[1]) for one in uses if not one.entry.soft], default=1)
@@ -429,7 +420,7 @@ class LimitRule(ScopedRule):
                 self.host.prioritize([[jobid, job.priority]])
         self.host.readmit(self, "soft")
 
-    def _promote(self, use: LimitUse) -> None:
+    def promote(self, use: LimitUse) -> None:
         """Move the jobs of a key back: it is no longer over its soft limit."""
         jobids, use.demoted = use.demoted, set()
         use.count_claims()
@@ -444,7 +435,7 @@ class LimitRule(ScopedRule):
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting, the one in its reason: name, whose,
         what, used, most, needs, and ``t_again``, when enough may be free, with ``job``."""
-        if job.jobid not in self.jobs:
+        if not self.counted_in(job):
             return {}
         least, found = self._least(job), self.first_over(job, self.binding(job))
         deferred = self.host.admission.deferred.by_id.get(job.jobid)
@@ -471,12 +462,12 @@ class LimitRule(ScopedRule):
     def _next_room(self, use: LimitUse, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last
         of these.  O(running jobs counted)."""
+        holds = self.host.admission.holds
         ends = sorted(
             (self.host.running[jobid].end, jobid)
-            for jobid, known in self.jobs.items()
-            if not known.waits and use in known.uses
+            for jobid, known in self.records()
+            if jobid in holds and use in known.uses
         )
-        holds = self.host.admission.holds
         ranks = cores = gpus = 0
         for jobs, (end, jobid) in enumerate(reversed(ends), 1):
             held = holds[jobid]
@@ -489,11 +480,12 @@ class LimitRule(ScopedRule):
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         ranks: dict[LimitUse, int] = {}
         for jobid, held in list(self.host.admission.holds.items()):
-            for use in self.jobs[jobid].uses if jobid in self.jobs else ():
+            known = self.known(jobid)
+            for use in () if known is None else known.uses:
                 ranks[use] = ranks.get(use, 0) | held.ranks
             yield None
         for use in self.uses.values():
-            if use.entry.most[0] is None:  # they are not counted
+            if use.ranks is None:
                 use.used[0] = popcount(ranks.get(use, 0))
         yield from super().report(caller)
 
@@ -505,11 +497,10 @@ class LimitRule(ScopedRule):
         }
 
     def waiting(self, use: LimitUse) -> int:
-        waiting = self.host.admission.waiting
-        own = use.entry.name, use.key
+        admission, own = self.host.admission, (use.entry.name, use.key)
         keys: list[Any] = [key for key in use.waiting if use.over(key[1]) is not None]
-        keys += [key for key in self.offers if key[:2] == own]
-        return sum(waiting(self, key) for key in keys)
+        keys += [key for rule, key in admission.offers if rule is self and key[:2] == own]
+        return sum(admission.waiting(self, key) for key in keys)
 
     def stats(self) -> dict[str, Any]:
         uses = self.uses.values()
