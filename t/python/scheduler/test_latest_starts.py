@@ -308,19 +308,35 @@ def test_latest_starts_are_kept_over_a_reload(promised):
     assert promised.request("sched.stats")["stats"]["latest_starts"]["violated"] == 0
 
 
-def test_windows_end_where_a_head_is_to_start_that_no_pass_has_looked_for():
-    """After a reload no job can start, so no pass goes through the queue."""
-    instance = loaded("sched-backfill", "promise=all", nodes=4, cores=1)
-    instance.submit(nodes=3, duration=1000)
+@pytest.mark.parametrize("happens", ["a reload", "an end", "a cancellation"])
+@pytest.mark.parametrize(
+    "args", [("promise=all",), ("rank=fcfs", "promise=2"), ("rank=area",), ("candidates=shortest",)]
+)
+def test_windows_end_where_a_head_is_to_start_that_no_pass_has_looked_for(args, happens):
+    """No pending job fits after that, so no pass goes through the queue."""
+    instance = loaded("sched-backfill", *args, nodes=4, cores=1)
+    instance.submit(nodes=2, duration=1000)
+    longest = instance.submit(nodes=1, duration=4000)
     instance.run_until_idle()
+    first = instance.submit(nodes=4, duration=100)
     instance.submit(nodes=4, duration=100)
     instance.run_until_idle()
-    reload(instance)
-    (kind,) = instance.request("sched.windows", {})["kinds"]
-    assert kind["steps"] == [[1, instance.start_time + 1000]]
-    long, short = (instance.submit(nodes=1, duration=limit) for limit in (2000, 900))
+    free, length = 1, 4000
+    if happens == "a reload":
+        instance.unload()
+        instance.load("sched-backfill", *args)
+    elif happens == "an end":
+        longest.end()
+        free, length = 2, 1000
+    else:
+        first.cancel()
     instance.run_until_idle()
-    assert (long.t_start, short.t_start) == (None, instance.now())
+    (kind,) = instance.request("sched.windows", {})["kinds"]
+    assert kind["steps"] == [[free, instance.start_time + length]]
+    if args != ("rank=area",):  # by which it may go first
+        long, short = (instance.submit(nodes=1, duration=length + more) for more in (100, -100))
+        instance.run_until_idle()
+        assert (long.t_start, short.t_start) == (None, instance.now())
 
 
 def test_after_a_crash_what_was_stored_is_kept(promised):

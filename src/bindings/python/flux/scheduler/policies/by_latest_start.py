@@ -37,6 +37,7 @@ from flux.scheduler.policies.by_rank import (
     TRIED_PER_TURN,
     BackfillByRank,
     Steps,
+    enter_head,
 )
 from flux.scheduler.policies.latest_starts import VOID_CAUSES, LatestStarts, StoredLatestStarts
 from flux.scheduler.queue import in_steps
@@ -65,6 +66,7 @@ class BackfillByLatestStart(BackfillByRank):
 
     plans_tokens = False
     asks_in_order = True
+    only_heads_block = True
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
@@ -249,15 +251,7 @@ class BackfillByLatestStart(BackfillByRank):
                 head_plan.cancel(head.jobid)
         self._planned_heads = heads
         for head in heads:
-            request = head.resource_request
-            when = head_plan.earliest(request)
-            try:
-                if when is None:
-                    head_plan.hold(head.jobid, request)
-                else:
-                    head_plan.reserve(head.jobid, request, when)
-            except InsufficientResources:
-                pass  # it waits for ranks that are down
+            enter_head(head_plan, head)
         return head_plan
 
     def start_due(self, job: PendingJob) -> None:
@@ -570,8 +564,7 @@ class BackfillByLatestStart(BackfillByRank):
         return self._heads
 
     def plans(self, plan: Plan, job: PendingJob | None = None) -> Generator[None, None, list[Plan]]:
-        heads = yield from self.present_heads(plan)
-        head_plan = self.plan_of_heads([one for one in heads if one is not job])
+        head_plan = self.plan_of_heads((yield from self.present_heads(plan, job)))
         return [plan] if head_plan is None else [plan, head_plan]
 
     def why(self, job: PendingJob) -> str | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
+from flux.resource.errors import InsufficientResources
 from flux.resource.request import Remembered
 from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
 from flux.scheduler.queue import in_steps
@@ -50,6 +51,9 @@ class BackfillByRank(Backfilling):
     plans_tokens = True
     notes_arrivals = True
     asks_in_order = False
+
+    #: Whether each rank has one head at most, and jobs behind it keep no job from being another
+    only_heads_block = False
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
@@ -307,29 +311,51 @@ class BackfillByRank(Backfilling):
         """Return the heads of the last pass that determined them."""
         return list(self.promises)
 
-    def present_heads(self, plan: Plan) -> Generator[None, None, list[PendingJob]]:
-        """Return the heads of a pass that begins now: the last one has determined none if no job
-        could start in it. A generator that yields at intervals.  O(pending jobs), and a sort."""
+    def present_heads(
+        self, plan: Plan, job: PendingJob | None
+    ) -> Generator[None, None, list[PendingJob]]:
+        """Return the heads of a pass that begins now, those ahead of `job` (None: all): the last one
+        has determined none if no job could start in it. A generator that yields at intervals.
+        O(pending jobs), and a sort."""
         policy, behind = self.policy, 0
         heads: list[PendingJob] = []
         free: dict[Any, bool] = {}
-        for number, job in enumerate((yield from self.in_order()), 1):
+        for number, other in enumerate((yield from self.in_order()), 1):
             if number % COMPARED_PER_TURN == 0:
                 yield
-            ranks = policy.queue_order.ranks_of(job)
-            has_left = job.request.finalized or not job.queued
-            if ranks & behind or has_left or job.jobid in policy.admission.kept_for:
+            if other is job:
+                break
+            has_left = other.request.finalized or not other.queued
+            if has_left or other.jobid in policy.admission.kept_for:
                 continue
-            request = job.resource_request
-            if job.signature not in free:
-                is_down = policy.facts.waits_for_down_ranks(request)
-                free[job.signature] = is_down or plan.has_free(request)
-            if not free[job.signature] and not self.would_be_deferred(job):
-                heads.append(job)
+            ranks, request = policy.queue_order.ranks_of(other), other.resource_request
+            is_head = not ranks & behind and self.may_be_head(other, heads)
+            if is_head:
+                if other.signature not in free:
+                    is_down = policy.facts.waits_for_down_ranks(request)
+                    # With latest starts, one with room may wait without being a head.
+                    has_room = self.only_heads_block and plan.has_free(request)
+                    free[other.signature] = is_down or has_room
+                if free[other.signature] or self.would_be_deferred(other):
+                    continue
+                heads.append(other)
+            if self.only_heads_block:
+                behind |= ranks if is_head else 0
+            elif not (is_head and self.may_be_head(other, heads)):
                 behind |= ranks
-                if policy.queue_order.all_blocked(behind):
-                    break
+            if policy.queue_order.all_blocked(behind):
+                break
         return heads
+
+    def plans(self, plan: Plan, job: PendingJob | None = None) -> Generator[None, None, list[Plan]]:
+        heads, plan = (yield from self.present_heads(plan, job)), plan.copy()
+        for head in self.promises:
+            plan.cancel(head.jobid)
+        for number, head in enumerate(heads, 1):
+            enter_head(plan, head)
+            if number % PROMISED_PER_TURN == 0:
+                yield
+        return [plan]
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         policy = self.policy
@@ -341,3 +367,16 @@ class BackfillByRank(Backfilling):
         if self.policy.ranks.predicts:
             stats["predictions"] = self.policy.predictions.stats()
         return stats
+
+
+def enter_head(plan: Plan, head: PendingJob) -> None:
+    """Promise a head the first time at which it fits in a plan, unless it waits for ranks that are
+    down."""
+    when = plan.earliest(head.resource_request)
+    try:
+        if when is None:
+            plan.hold(head.jobid, head.resource_request)
+        else:
+            plan.reserve(head.jobid, head.resource_request, when)
+    except InsufficientResources:
+        pass
