@@ -416,6 +416,30 @@ def test_a_reload_in_the_middle_of_a_window(module):
 
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("reload", [False, True])
+def test_a_job_of_the_group_outside_of_its_window_is_outside(module, reload):
+    """The window ends those inside, and this one lasts."""
+    rig = make(module)
+    rig.reserve("dat", 10, 1000, nodes=4, users=[0])
+    rig.wait(11)
+    specs = {1: whole(3, 5000, reservation="dat"), 2: whole(2, 5000, reservation="dat")}
+    for jobid, spec in specs.items():
+        rig.alloc(jobid, spec)
+    assert rig.started() == [1, 2]
+    reserved = set(IDset(listed(rig)["dat"]["ranks"]))
+    assert rig.ranks(1) < reserved and not rig.ranks(2) & reserved
+    if reload:
+        for jobid, spec in specs.items():
+            rig.will_be_found(jobid, spec=spec)
+        rig.unload()
+        rig.load(module, "queue-depth=unlimited")
+    rig.alloc(3, whole(1, 10, reservation="dat"))
+    assert rig.started() == [1, 2, 3]
+    reserved = set(IDset(listed(rig)["dat"]["ranks"]))
+    assert len(reserved) == 4 and rig.ranks(1) | rig.ranks(3) == reserved
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("reload", [False, True])
 def test_a_job_of_the_window_before_is_not_inside_the_next(module, reload):
     rig = make(module)
     rig.reserve("dat", 10, 100, nodes=6, users=[0], every="1000s", at_end="run")

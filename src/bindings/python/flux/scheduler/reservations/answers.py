@@ -18,7 +18,7 @@ from flux.scheduler.reservations.reservation import (
     ReservationState,
     Window,
 )
-from flux.scheduler.reservations.windows import ActiveWindows
+from flux.scheduler.reservations.windows import SAME_TIME_S, ActiveWindows
 from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.times import iso_time
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 #: Maximum number of a reservation's windows in ``sched.plan``.
 WINDOWS_SHOWN = 64
-
-#: Maximum seconds between a window's end and a planned start that is attributed to it.
-SAME_TIME_S = 1.0
 
 
 class ReservationAnswers(ReservationPart):

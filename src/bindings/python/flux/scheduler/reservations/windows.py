@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 #: Number of windows per reservation entered into the plan; the last has no end.
 WINDOWS_PLANNED = 64
 
+#: Maximum seconds between a window's end and a job's end, or a planned start, that is attributed to
+#: it.
+SAME_TIME_S = 1.0
+
 
 class FutureWindows(ReservationPart):
     """Keeps the nodes of planned windows, and those missing from active ones, in the plan through
@@ -268,10 +272,13 @@ class ActiveWindows(ReservationPart):
 
     def found_inside(self, jobid: int, entry: ReservationState, window: Window) -> None:
         """Register a running job of a group that was started by an earlier scheduler: it is inside
-        the window, unless it is on ranks that the reservation cannot have."""
-        held = self._host.resources.held_ranks(jobid)
-        if not held & ~self._selector.ranks(entry.reservation):
-            self._note_inside(jobid, entry.name, self._host.resources.job_end(jobid), window)
+        the window, unless it is on ranks that the reservation cannot have, or lasts although the
+        window ends the jobs inside."""
+        pool = self._host.resources
+        held, end = pool.held_ranks(jobid), pool.job_end(jobid)
+        lasts = entry.reservation.at_end == "cancel" and not 0 < end <= window.end + SAME_TIME_S
+        if not (lasts or held & ~self._selector.ranks(entry.reservation)):
+            self._note_inside(jobid, entry.name, end, window)
 
     def _note_inside(self, jobid: int, name: str, end: float, window: Window) -> None:
         """Register a job that runs inside a window until `end`; in the pool it lasts at least as
