@@ -230,8 +230,7 @@ def waits_for_a_strict_limit(policy, args, *waiting):
     rig = load(policy, args, limits, nodes=8)
     rig.alloc(1, nodes(3, duration=100))
     for jobid, (count, priority) in enumerate(waiting, 2):
-        rig.alloc(jobid, nodes(count, duration=100), priority=priority)
-        rig.settle()
+        rig.arrive(jobid, nodes(count, duration=100), priority=priority)
     assert rig.started() == [1]
     return rig
 

@@ -430,8 +430,7 @@ def test_a_job_of_the_group_outside_of_its_window_is_outside(module, reload):
     if reload:
         for jobid, spec in specs.items():
             rig.will_be_found(jobid, spec=spec)
-        rig.unload()
-        rig.load(module, "queue-depth=unlimited")
+        rig.reload(module, "queue-depth=unlimited")
     rig.alloc(3, whole(1, 10, reservation="dat"))
     assert rig.started() == [1, 2, 3]
     reserved = set(IDset(listed(rig)["dat"]["ranks"]))
