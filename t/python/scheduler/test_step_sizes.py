@@ -167,3 +167,27 @@ def test_no_turn_does_more_the_more_promises_are_bound_to_ranks(calls):
     # Some milliseconds; one search with all the effort that was saved would be 35,000 calls, and the
     # looks at a row of 400 promises 40,000.
     assert max(most[100] + most[400]) < 22_000, most
+
+
+def test_a_cancel_does_no_more_the_more_shapes_of_jobs_wait_for_a_limit(calls):
+    """They leave room for a promised job, and would be deferred for it again."""
+    spent = {}
+    for shapes in (8, 32):
+        rig = Rig(R(NODES, 4))
+        limits = {"bank": {"per": "bank", "max": {"nodes": 30}}}
+        rig.load("sched-backfill", "reason-depth=0", "estimate-depth=0", config={"limits": limits})
+        for jobid, bank in enumerate(("red", "blue", "green"), 1):  # the third is promised a start
+            spec = jobspec(1, nodes=25, exclusive=True, bank=bank, duration=5000)
+            rig.alloc(jobid, spec)
+        rig.settle()
+        for shape in range(shapes):
+            slots, nodes = 1 + shape % 4, 6 + shape // 4
+            spec = jobspec(slots, nodes=nodes, exclusive=True, bank="green", duration=9000)
+            rig.alloc([10 + shape, 50 + shape], spec)
+        rig.settle()
+        assert rig.started() == [1, 2] and len(rig.sched.admission.deferred) == 2 * shapes
+        meter = SchedulerMeter(rig, calls)
+        rig.cancel(50)
+        rig.settle()
+        spent[shapes] = meter.spent
+    assert spent[32] < 1.3 * spent[8] + 100, spent

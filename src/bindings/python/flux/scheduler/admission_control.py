@@ -41,6 +41,8 @@ class DeferredJobs:
         self._requests = requests
         #: job id -> deferred job, with its rule, deferral and group
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
+        #: ids of pending jobs that were queued again, until they are deferred again
+        self.requeued: set[int] = set()
         #: (rule, key) -> {signature: jobs deferred with these}
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
         #: (rule, key, time) of each timer for `Deferral.until`
@@ -65,6 +67,7 @@ class DeferredJobs:
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job outside the queue until its rule readmits it."""
         self._requests.defer(job.jobid)
+        self.requeued.discard(job.jobid)
         job.was_deferred = True
         self._enter(job, why.rule, why.deferral).is_deferred = True
 
@@ -118,6 +121,7 @@ class DeferredJobs:
     def take(self, job: PendingJob) -> None:
         """Take a deferred job, to be queued again."""
         self.discard(job.jobid)
+        self.requeued.add(job.jobid)
         self._requests.readmit(job.jobid)
 
     def requeue(self, job: PendingJob) -> None:
@@ -145,6 +149,9 @@ class DeferredJobs:
         for jobid in self.by_id:
             state = self._requests.state_of(jobid)
             assert state == "deferred", f"{jobid}: deferred, and {state}"
+        for jobid in self.requeued:
+            state = self._requests.state_of(jobid)
+            assert state == "queued", f"{jobid}: queued again, and {state}"
 
 
 #: Id of a job that is not submitted.

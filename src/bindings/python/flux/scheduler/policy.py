@@ -366,6 +366,7 @@ class PolicyScheduler(Scheduler):
             if event != "success":
                 admission.tell(AdmissionRule.cancel, jobid)
                 admission.counted.pop(jobid, None)
+        admission.deferred.requeued.discard(jobid)
 
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued

@@ -712,10 +712,14 @@ class BackfillInOrder(Backfilling):
             self.released()  # its resources may let others start, including jobs ahead of it
 
     def leaves(self, job: PendingJob) -> None:
-        self.revoke(job)
-        self.released()  # others may start, or be promised a start in its turn
+        if job in self.promises:
+            self.moves(job)
+        else:
+            self.backlog.wake(self.policy.now())  # others may be promised a start in its turn
 
-    moves = leaves
+    def moves(self, job: PendingJob) -> None:
+        self.revoke(job)
+        self.released()  # others may start
 
     def reordered(self) -> None:
         for job in self.promises.reorder():

@@ -288,9 +288,10 @@ class CountingRule(CountedRule, TableRule):
             for use in known.uses:
                 use.count_pending(known, -1)
                 use.waits_no_more(jobid)
+            was_readmitted = jobid in self.host.admission.deferred.requeued
             for use in known.uses:
-                if use.waiting:
-                    self.readmit_for(use)  # it may have been readmitted ahead of others
+                if was_readmitted:  # perhaps ahead of others
+                    self.readmit_for(use)
                 use.forget()
 
     def known(self, jobid: int) -> Any:
