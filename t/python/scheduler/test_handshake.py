@@ -286,6 +286,7 @@ def test_the_end_of_the_resource_service_ends_the_scheduler_in_order(errnum):
 def test_a_new_end_of_the_instance_is_logged():
     rig = Rig(R(1, 1), Guide)
     rig.resource.update(expiration=1795184365.0123)
+    rig.resource.update(expiration=-5)
     rig.resource.update(expiration=0)
     assert rig.logged(INFO)[-2:] == [
         "resource expiration updated to 1795184365.01",

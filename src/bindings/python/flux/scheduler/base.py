@@ -660,7 +660,7 @@ class Scheduler(BrokerModule):
         ended = self.resources.expiration
         self._update(update)
         expiration = update.get("expiration")
-        if isinstance(expiration, (int, float)):
+        if expiration is not None and expiration == self.resources.expiration:  # not refused
             self.log.info(f"resource expiration updated to {expiration:.2f}")
         if self.resources.expiration != ended:
             self._errors.guard("expiration", move_ends)
