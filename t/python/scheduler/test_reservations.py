@@ -373,6 +373,26 @@ def test_a_job_of_the_group_starts_when_a_missing_rank_comes_up(module):
     assert rig.started() == [1]
 
 
+def test_a_job_that_its_reservation_will_refuse_is_explained():
+    rig = make("sched-fifo")
+    rig.alloc(1, whole(8, 100))
+    rig.alloc(2, whole(8, 100))
+    rig.reserve("class", 1000, 100, nodes=1, users=[7])
+    rig.alloc(3, whole(1, 10, reservation="class"))
+    (job,) = rig.answer("explain", id=3)["jobs"]
+    (rule,) = job["rules"]
+    assert rule["reason"] == "reservation class is not for this job's user, queue and bank"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_part_of_a_job_fits_while_its_reservation_does_not_exist(module):
+    rig = make(module)
+    rig.alloc(1, whole(6, 100))
+    rig.alloc(2, whole(4, 50, reservation="class"))
+    (job,) = rig.answer("explain", id=2)["jobs"]
+    assert job["reason"] == "reservation class does not exist" and job["fits"] is None
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     rig = make(module)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from flux.resource.errors import InsufficientResources
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.placement import RoomCounts
 from flux.resource.request import Remembered
 from flux.scheduler.admission import (
@@ -682,11 +682,11 @@ class AdmissionControl:
 
     def deferrals(self, job: PendingJob) -> Iterator[tuple[AdmissionRule, Deferral]]:
         """Yield the deferrals of all rules that keep a job from starting, in the order of
-        checks."""
+        checks; also those that will deny it in its turn."""
         for rule, check in self._to_ask(job):
             try:
                 deferral = check(job)
-            except InsufficientResources as exc:
+            except (InsufficientResources, InfeasibleRequest) as exc:
                 deferral = Deferral(exc.__str__)
             if deferral is not None:
                 yield rule, deferral

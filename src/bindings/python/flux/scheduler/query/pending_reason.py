@@ -197,7 +197,10 @@ class PendingReason:
     def _may_have(self, job: PendingJob, request: Any) -> bool:
         """Whether no rule would keep a job from what the pool would offer for a smaller request of
         it that fits."""
-        admission, plan = self._policy.admission, self._source.plan()
+        admission, plan, smaller = self._policy.admission, self._source.plan(), copy(job)
+        smaller.resource_request, smaller.bounds = request, None
+        if next(admission.deferrals(smaller), None) is not None:
+            return False
         if plan is None or not admission.has_second_look:
             return True
         trial = Trial(plan, request, yielding=self._policy.decision.yielding(job))
