@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from flux.scheduler.disclosure import Owned
@@ -95,11 +94,13 @@ class Associated(Use):
         self.pending += int(times)
 
     def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        rule, jobs, since = self.rule, more[3], inf
+        nodes, cores, gpus, jobs = more
+        rule, since = self.rule, inf
         if jobs > 0:
             self.pending -= 1
             since = known.least
-        rate = sum(map(mul, more, rule.weights))
+        by_node, by_core, by_gpu = rule.weights
+        rate = nodes * by_node + cores * by_core + gpus * by_gpu
         rule.usage.change(self.key, rate, now, since)
         rule.changed()
         if jobs < 0:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import inf
-from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
@@ -154,11 +153,16 @@ class LimitUse(ScopedUse):
                 self.rule.readmit_for(self)
 
     def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        jobs, used, on = more[3], self.used, self.ranks
-        used[:] = map(add, used, more)
+        nodes, cores, gpus, jobs = more
+        used, on = self.used, self.ranks
+        used[1] += cores
+        if gpus:
+            used[2] += gpus
+        used[JOBS] += jobs
         if on is not None:
             if known.least[0]:
                 on.ranks ^= ranks  # whole nodes, which no other job has
+                used[0] += nodes
             else:
                 (on.add if jobs > 0 else on.remove)(ranks)
                 used[0] = popcount(on.ranks)
