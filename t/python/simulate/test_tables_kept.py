@@ -105,6 +105,23 @@ def test_jobs_may_start_in_another_order(tmp_path, columns, values, conf, schedu
     assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
 
 
+@pytest.mark.parametrize(
+    "conf, scheduler",
+    [('[sharing.all]\nmode = "node"', "sched-fifo"), ("", "sched-fifo pool-cores-per-gpu=4")],
+    ids=["nodes of their own", "cores of GPUs"],
+)
+def test_jobs_may_get_more_than_they_request(tmp_path, conf, scheduler):
+    lines = [f"{n},0,10,10,3,1" for n in range(6)]
+    (tmp_path / "jobs.csv").write_text("\n".join(["id,submit,run,limit,cores,gpus", *lines]))
+    (tmp_path / "conf.toml").write_text(conf)
+    machine = ["--nodes=2", "--cores-per-node=8", "--gpus-per-node=2", "--unit=core"]
+    options = [*machine, "--conf=conf.toml", "--scheduler", scheduler]
+    flux("jobs.csv", *options, "-q", "-o", "out", cwd=tmp_path)
+    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
+    (states,) = (tmp_path / "out").rglob("machine_states.csv")
+    assert any(line.endswith(",0,16") for line in states.read_text().splitlines())
+
+
 def job(id, start, end, units, user="7", queue=None, bank="", licenses=None, limit=None):
     return SimpleNamespace(
         id=id, start=start, end=end, units=lambda: idset.decode(units.replace(" ", ",")), user=user, queue=queue, bank=bank, licenses=licenses,

@@ -139,6 +139,15 @@ def check_queues(workload, config):
     )
 
 
+def may_get_more(config, args):
+    """Return whether jobs may get more cores than they request: those of whole nodes that they share
+    with no other job, or of their GPUs."""
+    sharing = config.get("sharing")
+    entries = sharing.values() if isinstance(sharing, dict) else ()
+    gets_nodes = any(isinstance(one, dict) and one.get("mode") == "node" for one in entries)
+    return gets_nodes or any(arg.startswith("pool-cores-per-gpu=") for arg in args)
+
+
 def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     """Run one policy. Return the `Outcome`, and the summary; its ``failed`` is None, or why the policy is not comparable.
 
@@ -148,7 +157,8 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
             module in ``failed``
         seed (int): seed of `random`, and so of the policy's ``self.random``
     """
-    outcome = Outcome(workload, workload.epoch or EPOCH, keep_R=settings.eventlogs)
+    more = workload.unit == "core" and may_get_more(settings.config, policy.args)
+    outcome = Outcome(workload, workload.epoch or EPOCH, settings.eventlogs, more)
     engine = make_engine(workload, policy, settings, outcome)
     sampler = None if settings.odds is None else OddsSampler(engine, settings.odds)
     if catch:

@@ -41,6 +41,8 @@ class Outcome(Observer):
 
     Args:
         epoch (float): start of the workload on the engine's clock
+        keep_R (bool): whether to keep the R of each job
+        may_get_more (bool): whether jobs may get more units than they request
 
     Attributes:
         submit, start, end (array): NaN if it did not happen
@@ -48,7 +50,7 @@ class Outcome(Observer):
         promise (array): the first promised start
         told_backfilled (bytearray): whether the scheduler annotated the job as backfilled
         size (array): size of each job in units: of its request, or of its allocation if it has its
-            own jobspec
+            own jobspec, or may get more
         allocated (list): units of each job, as an interval set separated by blanks
         others (dict): id -> [start, end, units] of jobs of no trace, which ran from the beginning
             or are a script's
@@ -65,7 +67,7 @@ class Outcome(Observer):
         sweep (Sweep or None): of `metrics.sweep_of`
     """
 
-    def __init__(self, workload, epoch, keep_R=False):
+    def __init__(self, workload, epoch, keep_R=False, may_get_more=False):
         count = len(workload.jobs)
         self.workload = workload
         self.epoch = epoch
@@ -79,6 +81,7 @@ class Outcome(Observer):
         self.allocated = [None] * count
         self.others = {}
         self.R = [None] * count if keep_R else None
+        self._may_get_more = may_get_more
         self.notes = {}
         self.preempted_for = {}
         self.short = {}
@@ -115,7 +118,7 @@ class Outcome(Observer):
             self.short[index] = short
         if self.R is not None:
             self.R[index] = active.R
-        if job.extra is not None and "jobspec" in job.extra:
+        if self._may_get_more or (job.extra is not None and "jobspec" in job.extra):
             self.size[index] = count_units(self.allocated[index])
         sched = active.annotations.get("sched") if active.annotations else None
         if type(sched) is dict:
