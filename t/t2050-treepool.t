@@ -142,6 +142,26 @@ test_expect_success 'on part of a node too, where its cores have other numbers' 
 	grep "socket 1 .*cores 2-3 *b\. *gpus 2-3 bb" topology &&
 	flux cancel $blocker
 '
+test_expect_success 'a node that is excluded from scheduling is missing in R, not in the topology' '
+	cat >exclude.toml <<-EOF &&
+	[resource]
+	exclude = "0"
+	noverify = true
+	[fake-resources]
+	nnodes = 3
+	hwloc-xml-path = "$XML"
+	amend-r = "flux.resource.TreePool:amend"
+	EOF
+	cat >exclude.sh <<-EOF &&
+	flux resource list -s free -no {ranks}
+	id=\$(flux submit -N1 -n1 -c1 -g2 --setattr=exec.test.run_duration=1s true)
+	flux job wait-event -t 120 \$id start >/dev/null
+	flux job info \$id R | jq -c "[.execution.R_lite[0].rank, .scheduling.children[0].ranks]"
+	EOF
+	flux start -s3 --config-path=exclude.toml sh exclude.sh >exclude.out &&
+	printf "%s\n" 1-2 "[\"1\",\"1\"]" >expected &&
+	test_cmp expected exclude.out
+'
 test_expect_success EMBEDDED 'flux R encode counts cores and GPUs of XML' '
 	flux R encode -r0-1 -H "a[0-1]" --hwloc-xml="$XML" >R.json &&
 	jq -e ".execution.R_lite == [{rank: \"0-1\", children: {core: \"0-7\", gpu: \"0-3\"}}]" R.json

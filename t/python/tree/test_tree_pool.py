@@ -66,6 +66,30 @@ def test_bad_topology_is_named(change, text):
 
 
 @pytest.mark.parametrize(
+    "named, has",
+    [
+        ("0-3", "0,2-3"),  # as a real instance has it
+        ("0-3", "0-2"),
+        ("0,2-3", "0,2-3"),
+        ("5-8", "1-3"),  # ranks of the enclosing instance
+    ],
+)
+def test_the_R_of_an_instance_lacks_excluded_ranks(named, has):
+    R = two_sockets(3)
+    R["execution"]["R_lite"][0]["rank"] = has
+    children(R)[0]["ranks"] = named
+    pool = TreePool.of_instance(R)
+    assert [entry["ranks"] for entry in pool.to_dict()["scheduling"]["children"]] == [has]
+    request = pool.parse_resource_request(jobspec_of_shape("slot=3/[core=1;gpu=2]"))
+    held = pool.alloc(1, request).to_dict()
+    assert held["execution"]["R_lite"][0]["rank"] == has
+    assert held["scheduling"]["children"][0]["ranks"] == has
+    children(R)[0]["ranks"] = "0"
+    with pytest.raises(ValueError, match="1 ranks are named"):
+        TreePool.of_instance(R)
+
+
+@pytest.mark.parametrize(
     "topo, lines",
     [
         (TWO, []),

@@ -74,6 +74,12 @@ class ResourcePool(ResourcePoolImplementation):
         self.__class__ = _implemented(type(self), impl_class)
         super().__init__(arg, log=log, **kwargs)
 
+    @classmethod
+    def of_instance(cls, R: dict[str, Any], **kwargs: Any) -> Self:
+        """Return the pool of an instance, whose R (RFC 20) lacks the ranks that are excluded from
+        scheduling (``resource.exclude``) or have left. `kwargs`: those of the constructor."""
+        return cls(R, **kwargs)
+
     @property
     def impl(self) -> ResourcePoolImplementation:
         """The pool as an object of its implementation: itself."""

@@ -22,7 +22,7 @@ Where to look for the cause of a mistake:
 from __future__ import annotations
 
 from json import dumps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.hwloc.amend import amend
 from flux.resource.pool.hooks import ids_of, mask_of_ids
@@ -33,8 +33,11 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree.container_index import ContainerIndex
 from flux.resource.tree.node import NodeType, NodeTypes
-from flux.resource.tree.topology import cut_children, entries_of, read_children
+from flux.resource.tree.topology import cut_children, entries_of, lacks_ranks, read_children
 from flux.resource.tree.tree_placement import TreePlacement
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
 
@@ -71,6 +74,8 @@ class _TreePoolV1(Rv1Pool):
     Args:
         R (dict, str): R object or its JSON text, with ``scheduling.children``.
         log: logger; default: no logging.
+        all_ranks (bool): whether R has all ranks that the topology names; see
+            `TreePool.of_instance`.
 
     Raises:
         ValueError: R is malformed, has no topology, or one that does not name its ranks or names
@@ -82,10 +87,12 @@ class _TreePoolV1(Rv1Pool):
     request_class = TreeResourceRequest
     index_class = ContainerIndex
 
-    def __init__(self, R: Any = None, log: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, R: Any = None, log: Any = None, all_ranks: bool = True, **kwargs: Any
+    ) -> None:
         super().__init__(R, log=log, **kwargs)
         own = [(mask, cores) for mask, cores, _ in self.entries()]
-        self.scheduling, entries, topologies = read_children(self.scheduling, own)
+        self.scheduling, entries, topologies = read_children(self.scheduling, own, all_ranks)
         self._children = self.scheduling, entries
         self.placement = TreePlacement(_node_types(self._base, topologies, self.log))
 
@@ -151,6 +158,12 @@ class TreePool(ResourcePool):
     """A pool with placement by node topology; dispatches on the version of R."""
 
     _impl_map = {1: _TreePoolV1}
+
+    @classmethod
+    def of_instance(cls, R: dict[str, Any], **kwargs: Any) -> Self:
+        if lacks_ranks(R):
+            kwargs["all_ranks"] = False
+        return cls(R, **kwargs)
 
 
 pool_class = TreePool

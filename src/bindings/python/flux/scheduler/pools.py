@@ -154,7 +154,7 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
                 f"{names or 'no options'}"
             )
     options.update(scheduler.pool_options)
-    made = cls(R, log=scheduler.log, **options)
+    made = getattr(cls, "of_instance", cls)(R, log=scheduler.log, **options)
     bare = isinstance(made, ResourcePool) and type(made).mark_down is ResourcePool.mark_down
     if bare or isinstance(made, Rv1Pool):
         check_begun(made, "scheduling")

@@ -192,8 +192,22 @@ def is_of_treepool(scheduling: Any) -> bool:
     )
 
 
+def lacks_ranks(R: dict[str, Any]) -> bool:
+    """Return whether R, if it is one, lacks ranks that its topology names: they are excluded from
+    scheduling, or have left the instance."""
+    ranks = named = 0
+    try:
+        for entry in R["execution"]["R_lite"]:
+            ranks |= parse_idset(entry["rank"])
+        for entry in R["scheduling"]["children"]:
+            named |= parse_idset(entry["ranks"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    return popcount(named) != popcount(ranks) or ranks & ranks + 1 != 0
+
+
 def read_children(
-    scheduling: Any, own: list[tuple[int, int]]
+    scheduling: Any, own: list[tuple[int, int]], all_ranks: bool = True
 ) -> tuple[dict[str, Any], list[tuple[int, Any]], list[tuple[int, Any, str]]]:
     """Check ``R.scheduling`` and number its ranks and cores like R's.
 
@@ -203,6 +217,7 @@ def read_children(
     Args:
         scheduling (dict): value of the key; not changed.
         own (list): ``(rank mask, cores)`` of R_lite.
+        all_ranks (bool): whether R has all ranks that are named; else it may have some of them.
 
     Returns:
         (scheduling, entries, topologies): a copy with the numbers of R; its ``children``, as
@@ -241,12 +256,12 @@ def read_children(
     ranks = 0
     for mask, _ in own:
         ranks |= mask
-    wanted = popcount(ranks)
-    if popcount(named) != wanted:
+    count, wanted = popcount(named), popcount(ranks)
+    if count != wanted and (all_ranks or ranks >> count):
         raise ValueError(
-            f"TreePool: scheduling.children: {popcount(named)} ranks are named, but R has {wanted}"
+            f"TreePool: scheduling.children: {count} ranks are named, but R has {wanted}"
         )
-    if ranks & ranks + 1:
+    if all_ranks and ranks & ranks + 1:
         raise ValueError(f"TreePool: the ranks of R are {idset_text(ranks)}, not 0 to {wanted - 1}")
     topologies = []
     taken = 0
@@ -256,7 +271,7 @@ def read_children(
     for entry, (mask, topo, where) in zip(children, entries):
         entry = dict(entry)
         if renumber is not None and mask:
-            mask = renumber(mask)
+            mask = renumber(mask) & ranks
             entry["ranks"] = idset_text(mask)
         for part, cores in recorded:
             part = mask & (part if renumber is None else renumber(part))
