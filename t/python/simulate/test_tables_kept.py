@@ -107,8 +107,16 @@ def test_jobs_may_start_in_another_order(tmp_path, columns, values, conf, schedu
 
 @pytest.mark.parametrize(
     "conf, scheduler",
-    [('[sharing.all]\nmode = "node"', "sched-fifo"), ("", "sched-fifo pool-cores-per-gpu=4")],
-    ids=["nodes of their own", "cores of GPUs"],
+    [
+        ('[sharing.all]\nmode = "node"', "sched-fifo"),
+        (
+            '[queues.a]\npolicy.scheduler.sharing = "node"\n'
+            '[policy.jobspec.defaults.system]\nqueue = "a"',
+            "sched-fifo",
+        ),
+        ("", "sched-fifo pool-cores-per-gpu=4"),
+    ],
+    ids=["nodes of their own", "by queue", "cores of GPUs"],
 )
 def test_jobs_may_get_more_than_they_request(tmp_path, conf, scheduler):
     lines = [f"{n},0,10,10,3,1" for n in range(6)]

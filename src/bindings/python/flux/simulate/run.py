@@ -142,8 +142,7 @@ def check_queues(workload, config):
 def may_get_more(config, args):
     """Return whether jobs may get more cores than they request: those of whole nodes that they share
     with no other job, or of their GPUs."""
-    sharing = config.get("sharing")
-    entries = sharing.values() if isinstance(sharing, dict) else ()
+    entries = tables_of(config).get("sharing", {}).values()
     gets_nodes = any(isinstance(one, dict) and one.get("mode") == "node" for one in entries)
     return gets_nodes or any(arg.startswith("pool-cores-per-gpu=") for arg in args)
 
