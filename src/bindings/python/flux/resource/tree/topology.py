@@ -18,6 +18,7 @@ from typing import Any
 
 from flux.resource.pool.inventory import Selection, pairs
 from flux.resource.pool.masks import UNIT_LIMIT, idset_text, parse_idset, popcount, quote, runs
+from flux.resource.pool.rv1 import read_lite
 
 #: Keys that describe a domain; every other key is the name of a level.
 RESOURCE_KEYS = ("cores", "gpus", "memory", "storage")
@@ -197,10 +198,10 @@ def lacks_ranks(R: dict[str, Any]) -> bool:
     scheduling, or have left the instance."""
     ranks = named = 0
     try:
-        for entry in R["execution"]["R_lite"]:
-            ranks |= parse_idset(entry["rank"])
-        for entry in R["scheduling"]["children"]:
-            named |= parse_idset(entry["ranks"])
+        for mask, _, _ in read_lite(R):
+            ranks |= mask
+        for mask, _ in entries_of(R["scheduling"]):
+            named |= mask
     except (KeyError, TypeError, ValueError):
         return False
     return popcount(named) != popcount(ranks) or ranks & ranks + 1 != 0

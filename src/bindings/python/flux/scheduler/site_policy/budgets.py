@@ -388,7 +388,7 @@ class BudgetRule(ScopedRule):
         self.host.admission.offers[self, deferral.key] = shape
         return deferral._replace(instead=others)
 
-    def is_certain(self, job: PendingJob, known: Charged, uses: Any = None) -> bool:
+    def is_certain(self, job: PendingJob, known: Charged) -> bool:
         self._now()
         return super().is_certain(job, known)
 
@@ -484,8 +484,7 @@ class BudgetRule(ScopedRule):
         return super().report(caller)
 
     def trial(self, entries: dict[str, Any], names: list[str]) -> BudgetRule:
-        rule = BudgetRule(self.host, self.errors)
-        rule.counted, rule.entries = {}, {name: entries[name] for name in names}
+        rule = super().trial(entries, names)
         self._settle()
         rule.usage.take(self.usage, self.host.now())
         return rule

@@ -21,6 +21,8 @@ from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from flux.scheduler.admission import Change
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
@@ -372,7 +374,7 @@ class CountingRule(CountedRule, TableRule):
                 yield JobsOver(*found, "pending", [job.name])
             yield None
 
-    def trial(self, entries: dict[str, Any], names: list[str]) -> CountingRule:
+    def trial(self, entries: dict[str, Any], names: list[str]) -> Self:
         """Return a rule of this class for a trial of some new or changed entries, without jobs."""
         rule = type(self)(self.host, self.errors)
         rule.counted, rule.entries = {}, {name: entries[name] for name in names}
@@ -433,9 +435,9 @@ class ScopedRule(CountingRule):
                 }
                 yield Owned(entry, use.userid)
 
-    def binding(self, job: PendingJob) -> Sequence[Any]:
-        """Return the uses that a job may not exceed."""
-        return self.counted_in(job)
+    def binding(self, uses: Sequence[Any]) -> Sequence[Any]:
+        """Return those of some uses that a job may not exceed."""
+        return uses
 
     def first_over(
         self, job: PendingJob, uses: Iterable[Any], held: Holding | None = None
@@ -448,11 +450,11 @@ class ScopedRule(CountingRule):
                 return use, at
         return None
 
-    def is_certain(self, job: PendingJob, known: Any, uses: Iterable[Any] | None = None) -> bool:
+    def is_certain(self, job: PendingJob, known: Any) -> bool:
         # It is certain to start if all pending jobs fit together. The numbers of cores and GPUs are
         # unknown for whole nodes of several kinds.
         cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
-        for use in known.uses if uses is None else uses:
+        for use in self.binding(known.uses):
             if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
                 return False
             if use.over(use.pending) is not None:
@@ -460,7 +462,7 @@ class ScopedRule(CountingRule):
         return True
 
     def why(self, job: PendingJob) -> str | None:
-        found = self.first_over(job, self.binding(job))
+        found = self.first_over(job, self.binding(self.counted_in(job)))
         return found and self.sentence(*found, job)
 
     def text_if_over(self, use: Any) -> str | None:

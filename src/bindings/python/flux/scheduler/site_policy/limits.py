@@ -14,7 +14,7 @@ exceeded any more, they are readmitted one by one until one is reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -268,12 +268,13 @@ class LimitRule(ScopedRule):
         return added.plus(self._left_free(use, job)) if use.claims[0] else added
 
     def check(self, job: PendingJob) -> Deferral | None:
-        found = self.first_over(job, self.binding(job) if job.demoted else self.counted_in(job))
+        uses = self.counted_in(job)
+        found = self.first_over(job, self.binding(uses) if job.demoted else uses)
         return found and self._defer(*found, job)
 
-    def binding(self, job: PendingJob) -> list[LimitUse]:
+    def binding(self, uses: Sequence[LimitUse]) -> list[LimitUse]:
         # A job may run over a soft limit.
-        return [use for use in self.counted_in(job) if not use.entry.soft]
+        return [use for use in uses if not use.entry.soft]
 
     def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
@@ -352,7 +353,7 @@ class LimitRule(ScopedRule):
     # -- the pool's offer --------------------------------------------------------------------------
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        found = self.first_over(job, self.binding(job), held)
+        found = self.first_over(job, self.binding(self.counted_in(job)), held)
         if found is None:
             return None
         use, at = found
@@ -383,7 +384,7 @@ class LimitRule(ScopedRule):
             return
         left: list[float] = [inf] * len(DIMENSIONS)
         own = -1
-        for use in self.binding(job):
+        for use in self.binding(self.counted_in(job)):
             for at, most in use.bounds:
                 left[at] = min(left[at], max(0, most - use.used[at]))
             if use.ranks is not None:
@@ -394,10 +395,10 @@ class LimitRule(ScopedRule):
         if own > 0 and not shape.exclusive:
             yield request.on_ranks(own)
 
-    def is_certain(self, job: PendingJob, known: Counted, uses: Any = None) -> bool:
-        uses = [use for use in known.uses if not use.entry.soft]
-        if not super().is_certain(job, known, uses):
+    def is_certain(self, job: PendingJob, known: Counted) -> bool:
+        if not super().is_certain(job, known):
             return False
+        uses = self.binding(known.uses)
         # The number of nodes is unknown for a job that may share them.
         if not known.least[0] and any(use.ranks is not None for use in uses):
             return False
@@ -441,7 +442,7 @@ class LimitRule(ScopedRule):
         what, used, most, needs, and ``t_again``, when enough may be free, with ``job``."""
         if not self.counted_in(job):
             return {}
-        least, found = self._least(job), self.first_over(job, self.binding(job))
+        least, found = self._least(job), self.first_over(job, self.binding(self.counted_in(job)))
         deferred = self.host.admission.deferred.by_id.get(job.jobid)
         if found is not None:
             use, at = found

@@ -364,8 +364,6 @@ class LeanEngine:
         if active.index >= 0:
             self.observer.rejected(active, note)
         else:
-            self.log.lines.append(
-                (self.kernel.time, LOG_WARNING, f"job {active.job.id} of the script: {note}")
-            )
+            self.log.add(LOG_WARNING, f"job {active.job.id} of the script: {note}")
         if self._followers:
             self._follow(active.index)

@@ -133,9 +133,9 @@ class Log(Peer):
     def __init__(self, kernel):
         super().__init__(kernel)
         self.lines = []
-        self.methods = {"append": self._append}
+        self.methods = {"append": lambda msg: self.add(msg.body["level"], msg.body["text"])}
 
-    def _append(self, msg):
-        body = msg.body
-        if body["level"] <= LOG_WARNING:
-            self.lines.append((self.kernel.time, body["level"], body["text"]))
+    def add(self, level, text):
+        """Add an entry of the present time."""
+        if level <= LOG_WARNING:
+            self.lines.append((self.kernel.time, level, text))
