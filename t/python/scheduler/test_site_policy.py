@@ -136,7 +136,7 @@ def test_the_longer_name_counts_where_both_are(loaded):
 @pytest.mark.parametrize(
     "key, value, text",
     [
-        ("a b", 1, "[amounts.a b] amounts: 'a b' is no name of letters, digits, - and _"),
+        ("a b", 1, "[amounts.a b] amounts: 'a b' is not a name of letters, digits, - and _"),
         ("memory", "x", "[amounts.memory] each='x': expected an amount such as 512M or 4G"),
         ("memory", {"per": 1}, "[amounts.memory] per: unknown key"),
     ],
@@ -524,7 +524,7 @@ FAULTS = [
     (7, "7: expected '/PATH/FILE.py:CLASS'"),
     ("/nowhere/x.py:C", "curfew='/nowhere/x.py:C': No such file or directory"),
     ("{path}:Missing", "no class Missing in {path}"),
-    ("{path}:function", "it is no class derived from AdmissionRule"),
+    ("{path}:function", "it is not a class derived from AdmissionRule"),
     ("{path}:Broken", "RuntimeError: out of order (site_rules.py:"),
     ("{path}:Thief", "the table [limits] is read by another rule"),
     ("{path}:Double", "lists='licenses' is another rule's"),

@@ -80,7 +80,7 @@ def test_again(tmp_path):
         first_scheduler("self._queue.sort(key=lambda job: -job.jobid)")
     )
     said = flux("--again", tmp_path / "out", code=1).stdout
-    assert f"other than then: {tmp_path / 'mine.py'} was changed" in said
+    assert f"changed since: {tmp_path / 'mine.py'} was changed" in said
     assert re.search(r"mine: \d+ of 50 jobs start at other times, the first: \d+", said)
     assert "no other option" in flux("--again", tmp_path / "out", "--jobs=3", code=2).stderr
 

@@ -188,7 +188,7 @@ def test_a_policy_that_fails_is_in_the_runs(tmp_path):
 def test_files_and_a_report(runs, tmp_path):
     runs.report(str(tmp_path / "report.html"))
     text = (tmp_path / "report.html").read_text()
-    assert "Who waits longer, and who less" in text
+    assert "Jobs that wait longer, and shorter" in text
     simulate(Trace("sample", jobs=20), "sched-fifo", output=str(tmp_path / "out"))
     assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
     with pytest.raises(OSError, match="No space left|Is a directory"):
@@ -274,7 +274,7 @@ def test_a_rerun_replaces_its_files_and_mixes_with_no_others(tmp_path):
         (lambda: Trace("sample", status=1), "status=1: expected a list of SWF statuses"),
         (lambda: Trace("sample", status=["1"]), "status=['1']: expected a list of SWF statuses"),
         (lambda: Trace("sample", config=5), "config=5: expected a dict, or a file"),
-        (lambda: Trace(model=5).workload(), "model '5': the one known is lublin"),
+        (lambda: Trace(model=5).workload(), "model '5': expected lublin"),
         (lambda: simulate("sample", 5), "a scheduler of type int: expected a name"),
         (lambda: simulate("sample", failures=5), "failures 5: expected mtbf=TIME"),
     ],
@@ -286,7 +286,7 @@ def test_wrong_options(make, said):
 
 def test_an_error_in_a_table_names_the_table_and_the_row():
     rows = [{"submit": 0, "run": 5, "nodes": 1}, {"submit": "x", "run": 5, "nodes": 1}]
-    with pytest.raises(ValueError, match="^list, row 1: 'x' is no time"):
+    with pytest.raises(ValueError, match="^list, row 1: 'x' is not a time"):
         Trace(rows).workload()
     with pytest.raises(ValueError, match="^list: none of the formats known"):
         Trace([{"a": 1}]).workload()

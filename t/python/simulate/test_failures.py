@@ -135,7 +135,7 @@ def test_a_policy_that_fails(tmp_path, kind, engine):
     assert re.search(said, done.stderr)
     assert "flux_embedded" not in done.stderr  # none of our internals in its traceback
     page = (tmp_path / "out" / "report.html").read_text()
-    assert f"{kind} (failed)" in page and f"Who was where: {kind}" not in page
+    assert f"{kind} (failed)" in page and f"Allocations: {kind}" not in page
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])

@@ -114,7 +114,7 @@ def test_a_strip_each_where_lines_cannot_be_told_apart(count):
     many = [{**summaries[0], "policy": f"p{n}", "number": n + 1} for n in range(count)]
     text = page(many, "title", work.notes.lines())
     assert text.count('class="area c') == (count if count > 2 else 0)
-    assert text.count("Who was where: ") == count
+    assert text.count("Allocations: ") == count
     for chart in re.findall(r"<figure>(.*?)</figure>", text, re.DOTALL):
         ElementTree.fromstring(f"<figure>{chart}</figure>")
 
@@ -124,7 +124,7 @@ def test_seeds_have_bands():
     text = page(summaries, "title", work.notes.lines())
     assert text.count('class="band c0"') == text.count('class="band c1"') == 2
     assert "Differences, paired by seed, with 95 % intervals" in text
-    assert text.count("Who was where: ") == 2
+    assert text.count("Allocations: ") == 2
 
 
 def test_a_sweep_has_curves():
@@ -134,14 +134,14 @@ def test_a_sweep_has_curves():
         summaries += [{**one, "variant": {"scale_arrivals": str(factor)}} for one in some]
     text = page(summaries, "title", work.notes.lines())
     assert text.count("along the sweep") == 3
-    assert "The table: scale-arrivals=0.8" in text and "The table: scale-arrivals=1.25" in text
+    assert "Figures: scale-arrivals=0.8" in text and "Figures: scale-arrivals=1.25" in text
 
 
 def test_without_scripts(text, browse):
     plain = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     dom = browse(plain, "--dump-dom")
     for heading in (
-        "The table", "How long jobs waited", "By class", "Promises and starts", "Who was where: sched-fifo",
+        "Figures", "Waits", "By class", "Promises and starts", "Allocations: sched-fifo",
     ):  # fmt: skip
         assert heading in dom
     assert dom.count("<title>job ") >= 900  # details of each bar

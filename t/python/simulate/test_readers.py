@@ -223,7 +223,7 @@ def test_sacct_without_header_and_with_a_bad_line(tmp_path):
         write(tmp_path, SACCT.partition("\n")[0] + "\n1|2|3\n")
     )
     bad = SACCT.replace("2024-03-01T10:00:00|2024-03-01T10:05:00", "yesterday|Unknown")
-    assert refusal(write(tmp_path, bad)) == "FILE:2: 'yesterday' is no time"
+    assert refusal(write(tmp_path, bad)) == "FILE:2: 'yesterday' is not a time"
 
 
 def test_csv_of_flux_fiction(tmp_path):
@@ -307,7 +307,7 @@ def test_durations(text, value):
     "text", ["", "a:b", "x-1", "-5", "1:2:3:4:5", "nan", "::", "h", "-1h", "1w"]
 )
 def test_no_durations(text):
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         columns.seconds(text)
 
 
@@ -315,7 +315,7 @@ def test_no_durations(text):
 def test_no_minutes(minutes, tmp_path):
     trace = tmp_path / "jobs.csv"
     trace.write_text(f"submit,run,nodes,timelimitraw\n0,10,1,{minutes}\n")
-    with pytest.raises(ValueError, match=f"jobs.csv:2: '{minutes}' is no number of minutes"):
+    with pytest.raises(ValueError, match=f"jobs.csv:2: '{minutes}' is not a number of minutes"):
         Trace(str(trace)).workload()
 
 
@@ -523,10 +523,10 @@ def test_machine_and_unit(tmp_path):
     assert job.size == 2 and fields(job.shape, "nodes exclusive") == [2, True]
     work = workload(tmp_path, text, nodes=2, cores_per_node=1)
     (warning,) = work.notes.warnings
-    assert warning.startswith("1 of 1 jobs ask for more than the machine has")
+    assert warning.startswith("1 of 1 jobs request more than the machine has")
     work = workload(tmp_path, swf(row(size=3), header=""))
     assert work.machine.nodes == 3
-    assert "the trace does not say" in "\n".join(work.notes.lines())
+    assert "unknown: the size of the largest" in "\n".join(work.notes.lines())
 
 
 def test_a_machine_that_is_too_small_for_the_trace_itself(tmp_path):
@@ -648,21 +648,25 @@ def test_jobs_that_shared_nodes_and_get_whole_ones_are_warned_of(tmp_path):
 
 def test_a_load_above_1_is_warned_of(tmp_path):
     (text,) = warned(tmp_path, [(i * 10, 100, 200, 1) for i in range(50)])
-    assert text.startswith("the offered load is 2.55: more comes in than the machine can do")
+    assert text.startswith(
+        "the offered load is 2.55: more work is submitted than the machine can do"
+    )
     rows = [{"submit": i * 100, "run": 50, "limit": 50, "nodes": 1 + 999 * i} for i in range(2)]
     (text,) = Trace(rows, nodes=1).workload().notes.warnings  # and none of a load above 1
-    assert text.startswith("1 of 2 jobs ask for more than the machine has")
+    assert text.startswith("1 of 2 jobs request more than the machine has")
 
 
 def test_a_gap_of_most_of_the_trace_is_warned_of(tmp_path):
     (text,) = warned(tmp_path, [(i * 3600 + (i > 9) * 864000, 100, 200, 1) for i in range(20)])
-    assert text.startswith("for 10.0 of 10.8 days, from day 0.4 on, no job comes in")
+    assert text.startswith("for 10.0 of 10.8 days, from day 0.4 on, no job is submitted")
 
 
 def test_statuses_are_taken_or_left_and_that_is_said(tmp_path):
     jobs = [(i * 3600, 100, 200, (1, 0, 5, -1)[i % 4]) for i in range(20)]
     (text,) = warned(tmp_path, jobs)
-    assert text.startswith("10 of 20 jobs failed or were cancelled (status 0 or 5), and are taken")
+    assert text.startswith(
+        "10 of 20 jobs failed or were cancelled (status 0 or 5), and are included"
+    )
     (text,) = warned(tmp_path, jobs, window="0-0.24")
     assert text.startswith("3 of 6 jobs failed")
     assert warned(tmp_path, jobs, status=(0, 1, 5, -1)) == []

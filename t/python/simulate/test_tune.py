@@ -108,7 +108,7 @@ def test_the_command_fails_with_a_candidate(trace, tmp_path):
     (tmp_path / "bad.py").write_text("import nowhere\n")
     done = flux(f"tune {trace} --nodes=1 --splits=6 -q --scheduler", tmp_path / "bad.py", code=1)
     assert "no candidate had a lower mean wait" in done.stdout
-    assert "bad: failed, and is no candidate: loader " in done.stderr
+    assert "bad: failed, and is not a candidate: loader " in done.stderr
 
 
 def test_a_candidate_that_fails_is_left_out(trace, tmp_path):

@@ -263,8 +263,8 @@ class Scheduler(BrokerModule):
         the result undoes this.
 
         Raises:
-            TypeError: `function` is no function, or a generator, which would not run
-            ValueError: `when` is no number, or years ago, as a number of seconds from now would be
+            TypeError: `function` is not a function, or a generator, which would not run
+            ValueError: `when` is not a number, or years ago, as a number of seconds from now would be
         """
         function = self._request_schedule if function is BEGIN_PASS else function
         if not callable(function):

@@ -79,7 +79,7 @@ class Acquisition:
             raise
         self.future.reset()
         if not isinstance(response, dict):
-            raise ValueError("the response is no object")
+            raise ValueError("the response is not an object")
         return response
 
 

@@ -32,7 +32,7 @@ def again(directory, main):
     if record["options"].get("live"):
         raise ValueError(f"{directory}: it is of a running instance (--live), which has changed")
     for line in _changes(record):
-        print(f"other than then: {line}")
+        print(f"changed since: {line}")
     words = _without_output(shlex.split(record["command"])[2:])
     here = os.getcwd()
     same = True

@@ -40,36 +40,49 @@ def check_jobs(options):
 def add_jobs(parser):
     """Add the options on jobs. Return their group, for further options."""
     group = parser.add_argument_group("jobs")
-    group.add_argument("--format", choices=FORMATS, metavar="FORMAT", help=", ".join(FORMATS))
     group.add_argument(
-        "--model", metavar="MODEL", help="jobs from a model: lublin[:PARAMETER=VALUE,...]"
+        "--format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"format of the trace: {', '.join(FORMATS)}",
     )
     group.add_argument(
-        "--limits", help="trace, run (time), or xF: F times the run time; a sweep: A,B"
+        "--model", metavar="MODEL", help="generate jobs by a model: lublin[:PARAMETER=VALUE,...]"
     )
-    group.add_argument("--estimates", help="limits of jobs without one: none, run, f:F, tsafrir")
-    group.add_argument("--window", help="DAYS, FROM-TO in days, or DATE/DATE")
-    group.add_argument("--jobs", type=positive, metavar="N", help="the first N jobs only")
+    group.add_argument(
+        "--limits",
+        help="limit of a job: trace, run (its run time), or xF (F times that); A,B is a sweep",
+    )
+    group.add_argument(
+        "--estimates", help="limits for jobs without one in the trace: none, run, f:F, tsafrir"
+    )
+    group.add_argument(
+        "--window", help="jobs submitted in a window: DAYS, FROM-TO in days, or DATE/DATE"
+    )
+    group.add_argument("--jobs", type=positive, metavar="N", help="only the first N jobs")
     group.add_argument(
         "--scale-arrivals", type=_numbers, metavar="F[,F...]",
-        help="multiply the times between submissions; a sweep: several factors",
+        help="multiply the times between submissions; several factors are a sweep",
     )  # fmt: skip
     group.add_argument(
-        "--dependencies", action="store_true", help="jobs wait for those that SWF says they follow"
+        "--dependencies",
+        action="store_true",
+        help="let jobs wait for the preceding jobs that SWF names",
     )
     group.add_argument(
         "--status", type=_statuses, metavar="N[,N...]",
-        help="of SWF: jobs with these statuses only (1: completed, 0: failed, 5: cancelled, -1: not known)",
+        help="only jobs of SWF with these statuses (1: completed, 0: failed, 5: cancelled, -1: unknown)",
     )  # fmt: skip
-    group.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="for what is drawn at random"
-    )
+    group.add_argument("--seed", type=int, default=1, metavar="N", help="seed of random draws (1)")
     group.add_argument(
         "--seeds", type=positive, metavar="N",
-        help="N workloads: of the model, or the trace with submissions shaken",
+        help="run N workloads: of the model, or the trace with shaken submissions",
     )  # fmt: skip
     group.add_argument(
-        "--shake", type=_seconds, metavar="SECONDS", help="most that a submission is shaken by (30)"
+        "--shake",
+        type=_seconds,
+        metavar="SECONDS",
+        help="maximum shift of a submission by --seeds (30)",
     )
     return group
 
@@ -78,22 +91,27 @@ def add_machine(parser):
     """Add the options on the machine."""
     group = parser.add_argument_group("machine")
     group.add_argument(
-        "--nodes", type=_counts, metavar="N[,N...]", help="number of nodes; a sweep: several"
+        "--nodes", type=_counts, metavar="N[,N...]", help="number of nodes; several are a sweep"
     )
-    group.add_argument("--cores-per-node", type=positive, metavar="C", help="cores of each")
-    group.add_argument("--gpus-per-node", type=_count, metavar="G", help="GPUs of each")
+    group.add_argument("--cores-per-node", type=positive, metavar="C", help="cores of each node")
+    group.add_argument("--gpus-per-node", type=_count, metavar="G", help="GPUs of each node")
     group.add_argument(
-        "--memory-per-node", metavar="AMOUNT", help="memory of each (240G), which is counted then"
+        "--memory-per-node", metavar="AMOUNT", help="count memory: AMOUNT (240G) of each node"
     )
-    group.add_argument("--R", metavar="FILE", help="resource set (RFC 20)")
-    group.add_argument("--conf", metavar="FILE", help="TOML with resource.config, queues, ...")
-    group.add_argument("--unit", choices=("node", "core"), help="what sizes count")
+    group.add_argument("--R", metavar="FILE", help="resources of the machine (RFC 20)")
+    group.add_argument(
+        "--conf", metavar="FILE", help="configuration (TOML) with resource.config, queues, ..."
+    )
+    group.add_argument("--unit", choices=("node", "core"), help="unit of job sizes")
 
 
 def add_parallel(group):
     """Add --parallel."""
     group.add_argument(
-        "--parallel", type=_parallel, metavar="N|flux", help="processes at a time; flux: as jobs"
+        "--parallel",
+        type=_parallel,
+        metavar="N|flux",
+        help="number of runs at a time; flux: make each run a job",
     )
 
 

@@ -16,7 +16,7 @@ from flux.simulate.workload.text import counted
 from flux_engine.command.options import Parser
 from flux_scheduler_version import VERSION
 
-DESCRIPTION = "Run recorded jobs through schedulers, and compare what becomes of them"
+DESCRIPTION = "Replay recorded or generated jobs under schedulers, and compare their schedules"
 
 #: Subcommand -> (module, function); modules are imported on demand.
 SUBCOMMANDS = {
@@ -48,46 +48,68 @@ def make_parser():
         description=DESCRIPTION,
     )
     parser.add_argument("--version", action="version", version=f"flux-scheduler {VERSION}")
-    text = "make these results again, and say whether all jobs start when they did"
+    text = "repeat the run of these results, and report whether all starts are the same"
     parser.add_argument("--again", metavar="DIR", help=text)
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
     what = arguments.add_jobs(parser)
-    text = "jobs and resources of the running instance"
+    text = "use the jobs and resources of the running instance"
     what.add_argument("--live", action="store_true", help=text)
     arguments.add_machine(parser)
     how = parser.add_argument_group("run")
     how.add_argument(
         "--scheduler", action="append", metavar="MODULE [ARG...]",
-        help="name or file; NAME=a,b,c is three policies",
+        help="name or file of a scheduler module; NAME=a,b,c stands for three policies",
     )  # fmt: skip
-    how.add_argument("--engine", choices=("lean", "instance"), help="lean, or a whole instance")
     how.add_argument(
-        "--grain", choices=("batch", "event-end", "event-submit"),
-        help="a pass for all events of an instant, or one for each",
-    )  # fmt: skip
-    how.add_argument("--forecast", action="store_true", help="let schedulers estimate and explain")
-    how.add_argument(
-        "--odds", type=arguments.positive, metavar="N",
-        help="ask about each N-th job that waits when it is likely to start; say how right that was",
-    )  # fmt: skip
-    how.add_argument("--script", metavar="FILE", help="what happens besides: drain, cancel, ...")
-    how.add_argument(
-        "--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help="nodes fail, and come back"
+        "--engine",
+        choices=("lean", "instance"),
+        help="simulate with the lean engine, or with a whole instance",
     )
     how.add_argument(
-        "--jobtap", action="append", default=[], metavar="FILE [KEY=VALUE...]", help="load a plugin"
+        "--grain", choices=("batch", "event-end", "event-submit"),
+        help="make one pass for all events of an instant, or one for each",
+    )  # fmt: skip
+    how.add_argument(
+        "--forecast", action="store_true", help="let schedulers make estimates and reasons"
+    )
+    how.add_argument(
+        "--odds", type=arguments.positive, metavar="N",
+        help="query the likely start of each N-th waiting job, and print the accuracy",
+    )  # fmt: skip
+    how.add_argument("--script", metavar="FILE", help="scripted events: drain, cancel, ...")
+    how.add_argument(
+        "--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help="let nodes fail and return"
+    )
+    how.add_argument(
+        "--jobtap",
+        action="append",
+        default=[],
+        metavar="FILE [KEY=VALUE...]",
+        help="load a Python jobtap plugin",
     )
     arguments.add_parallel(how)
     out = parser.add_argument_group("results")
-    out.add_argument("-o", "--output", metavar="DIR", help="write files and a report here")
-    out.add_argument("--eventlogs", action="store_true", help="also eventlogs, jobspecs and Rs")
-    out.add_argument("--swf", action="store_true", help="also the schedule as a trace")
-    out.add_argument("--save-trace", metavar="FILE", help="write the jobs as a trace (SWF); no run")
-    out.add_argument("--resume", action="store_true", help="keep what DIR has of an earlier call")
-    out.add_argument("--force", action="store_true", help="replace what DIR has of an earlier call")
-    out.add_argument("--diff", metavar="A,B", help="first difference of two policies, by number")
-    out.add_argument("--json", action="store_true", help="figures as JSON")
-    out.add_argument("-q", "--quiet", action="store_true", help="no notes, no progress")
+    out.add_argument("-o", "--output", metavar="DIR", help="write result files and a report to DIR")
+    out.add_argument(
+        "--eventlogs", action="store_true", help="also write eventlog, jobspec and R of each job"
+    )
+    out.add_argument("--swf", action="store_true", help="also write the schedule as a trace (SWF)")
+    out.add_argument(
+        "--save-trace", metavar="FILE", help="write the jobs as a trace (SWF), and run nothing"
+    )
+    out.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep results of an earlier call in DIR, and make the missing ones",
+    )
+    out.add_argument(
+        "--force", action="store_true", help="remove results of an earlier call in DIR first"
+    )
+    out.add_argument(
+        "--diff", metavar="A,B", help="print the first difference of two policies, by number"
+    )
+    out.add_argument("--json", action="store_true", help="print the figures as JSON")
+    out.add_argument("-q", "--quiet", action="store_true", help="print no notes and no progress")
     return parser
 
 
@@ -112,7 +134,7 @@ def _again(options, argv):
     from flux.simulate.again import again
 
     if argv not in (["--again", options.again], [f"--again={options.again}"]):
-        raise OptionError("--again takes all from the results, and no other option")
+        raise OptionError("--again reads all options from the results, and takes no other option")
     return again(options.again, main)
 
 

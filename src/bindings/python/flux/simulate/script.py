@@ -136,7 +136,9 @@ def _clock(text):
     match = _CLOCK.fullmatch(text)
     hours, minutes, rest = (int(part or 0) for part in match.groups()) if match else (24, 0, 0)
     if hours > 23 or minutes > 59 or rest > 59:
-        raise ValueError(f"{text!r} is no time of day: expected HH:MM or HH:MM:SS, up to 23:59:59")
+        raise ValueError(
+            f"{text!r} is not a time of day: expected HH:MM or HH:MM:SS, up to 23:59:59"
+        )
     return 3600.0 * hours + 60 * minutes + rest
 
 

@@ -12,7 +12,7 @@ from flux.simulate.workload.text import counted
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
-DESCRIPTION = "Look for options of a scheduler that are better for a trace, and judge them on jobs that did not choose them"
+DESCRIPTION = "Find better options of a scheduler for a trace, and validate them on jobs not used for the choice"
 
 LEGEND = (
     "against, chosen: means over these runs, or the longest wait of all; difference: geometric mean over the splits, or"
@@ -30,27 +30,27 @@ def make_parser():
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
     arguments.add_jobs(parser)
     arguments.add_machine(parser)
-    what = parser.add_argument_group("tuning")
-    what.add_argument(
+    group = parser.add_argument_group("tuning")
+    group.add_argument(
         "--scheduler", action="append", metavar="MODULE [ARG...]",
-        help="a candidate; NAME=a,b,c is three (default: orders and promises of sched-backfill)",
+        help="candidate; NAME=a,b,c stands for three (default: orders and promises of sched-backfill)",
     )  # fmt: skip
-    what.add_argument(
+    group.add_argument(
         "--against", default=tuning.AGAINST, metavar="MODULE [ARG...]",
-        help="what they are compared with (sched-backfill)",
+        help="reference (sched-backfill)",
     )  # fmt: skip
-    what.add_argument(
+    group.add_argument(
         "--figure", choices=tuning.FIGURES, default="wait_mean", metavar="FIGURE",
-        help=f"what is to be small: {', '.join(tuning.FIGURES)}",
+        help=f"figure to minimize: {', '.join(tuning.FIGURES)}",
     )  # fmt: skip
-    what.add_argument(
+    group.add_argument(
         "--splits", type=arguments.positive, default=tuning.SPLITS, metavar="N",
-        help=f"cut the trace into N ({tuning.SPLITS})",
+        help=f"number of splits of the trace ({tuning.SPLITS})",
     )  # fmt: skip
-    arguments.add_parallel(what)
+    arguments.add_parallel(group)
     out = parser.add_argument_group("results")
-    out.add_argument("--json", action="store_true", help="what came out as JSON")
-    out.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    out.add_argument("--json", action="store_true", help="print the result as JSON")
+    out.add_argument("-q", "--quiet", action="store_true", help="print no progress")
     return parser
 
 
@@ -86,7 +86,7 @@ def tune_main(argv):
     else:
         print("\n".join(text_of(found)))
     for name, reason in found.dropped.items():
-        print(f"flux-simulate: {name}: failed, and is no candidate: {reason}", file=sys.stderr)
+        print(f"flux-simulate: {name}: failed, and is not a candidate: {reason}", file=sys.stderr)
     return 1 if found.dropped else 0
 
 

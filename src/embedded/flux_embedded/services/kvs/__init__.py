@@ -20,7 +20,7 @@ commit                ``{ops: [OP, ...]}`` -> ``{rootseq}``, how many commits
                         which is created if it is missing (EISDIR on a
                         directory)
                       - ``["unlink", KEY]``: value or whole directory; a
-                        missing key is no error
+                        missing key is not an error
                       - ``["mkdir", KEY]``: an existing directory is kept
 
                       Missing directories on the way are made; a value in

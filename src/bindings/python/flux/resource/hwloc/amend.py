@@ -138,7 +138,7 @@ class TopologyBuilder:
         return self._numas_in(obj), "numa"
 
     def _numas_in(self, obj: Object) -> list[Object]:
-        # A node without CPUs (GPU memory, HBM behind a card) is no place to run: never a level.
+        # A node without CPUs (GPU memory, HBM behind a card) is not a place to run: never a level.
         if obj.type == "NUMANode":
             return []
         return [

@@ -76,7 +76,7 @@ def read_table(table: Any, scheduling: Any, inventory: Inventory) -> NodeAmounts
 def check_name(name: Any) -> None:
     """Raise ValueError if an amount cannot have this name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(f"amounts: {quote(name)} is no name of letters, digits, - and _")
+        raise ValueError(f"amounts: {quote(name)} is not a name of letters, digits, - and _")
 
 
 def read_entry(

@@ -204,7 +204,7 @@ class StoredLatestStarts:
             check_version(stored, VERSION)
             latest = {int(jobid): float(when) for jobid, when in stored["latest"]}
             if not all(isfinite(when) for when in latest.values()):
-                raise ValueError("a latest start is no time")
+                raise ValueError("a latest start is not a time")
             return latest
 
         self._times = self._store.read(parse) or {}

@@ -227,10 +227,10 @@ class RunShares:
             (userid, bool(limited), list(map(float, shares))) for userid, limited, shares in stored
         ]
         if not all(isfinite(share) and share >= 0 for _, _, shares in read for share in shares):
-            raise ValueError("a share is no number")
+            raise ValueError("a share is not a number")
         for userid, limited, shares in read[-MAX_USERS:]:
             if type(userid) not in (int, type(None)):
-                raise ValueError(f"{userid!r} is no user id")
+                raise ValueError(f"{userid!r} is not a user id")
             self._remember(userid, limited, shares[-JOBS_PER_USER:])
 
 

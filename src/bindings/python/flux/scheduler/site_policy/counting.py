@@ -318,7 +318,7 @@ class CountingRule(CountedRule, TableRule):
             known = self.new_job(uses, userid)
             self.found(jobid, known, job.attributes)
             self._enter(jobid, known)
-            if self in self.host.admission.rules:  # this is no trial
+            if self in self.host.admission.rules:  # this is not a trial
                 self.host.admission.holds[jobid] = held
             for use in uses:
                 use.note_held(jobid, known, held.ranks, (*held[1:], 1), self.host.now())

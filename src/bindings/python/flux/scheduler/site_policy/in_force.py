@@ -125,7 +125,7 @@ class RulesInForce:
         """
         kind = name_in_file(option, text, self._host.reads_files, "CLASS")
         if not isinstance(kind, type) or not issubclass(kind, AdmissionRule):
-            raise ValueError(f"{option}={text!r}: it is no class derived from AdmissionRule")
+            raise ValueError(f"{option}={text!r}: it is not a class derived from AdmissionRule")
         host: Any = self._host
         with ending_in_value_error(option, text):
             rule = kind(host, self._errors) if issubclass(kind, TableRule) else kind(host)

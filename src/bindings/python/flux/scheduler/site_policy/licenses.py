@@ -77,7 +77,7 @@ def read_file(path: str) -> Reading:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         data = os.read(descriptor, MAX_BYTES + 1)
     finally:
         os.close(descriptor)

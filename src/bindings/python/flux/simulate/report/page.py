@@ -37,7 +37,7 @@ def page(summaries, title, notes=(), losses=(), provenance=()):
         where = f": {variant_text(variant)}" if len(variants) > 1 else ""
         parts.append(_figures(some, where))
     if len(variants) > 1:
-        text = f"Pictures are of the first workload: {variant_text(variants[0][0])}."
+        text = f"Charts show the first workload: {variant_text(variants[0][0])}."
         parts.append(f'<p class="notes">{escape(text)}</p>')
     parts.append(_pictures(first, losses))
     parts.append(tables.provenance(provenance))
@@ -53,20 +53,20 @@ def page(summaries, title, notes=(), losses=(), provenance=()):
 _WAITS = "The higher a line, the more jobs had started after that wait."
 _BANDS = " Bands are the 95 % intervals of the mean, quantile by quantile, {}."
 _SLOWDOWNS = "Bounded slowdown: max(1, (wait + run) / max(run, 10 s)). The higher a line, the more jobs had no more."
-_TIME = "What waits is the size of each waiting job times its limit, in days of the whole machine, and below the number of jobs."
-_WORKLOAD = "The jobs as they come in: how many, and their load: size times run time over what the machine can do. Above the line at 1 it cannot keep up."
+_TIME = "The backlog: size times limit of the waiting jobs, in days of the whole machine; below, their number."
+_WORKLOAD = "Submitted jobs: their number, and their load, size times run time relative to the capacity of the machine. Above the line at 1 the backlog grows."
 _PROMISES = (
-    "Each dot is a job that was told when it would start at the latest. Below the line, in red, the promise was"
-    " broken: all of those are drawn, and of the others a sample."
+    "Each dot is a job that was promised a latest start. Below the line, in red, the promise was broken: all of"
+    " these are drawn, and a sample of the others."
 )
-_LOSERS = "Job by job, against the first policy. Hours are waits times sizes: what one waits longer, and another less, does not cancel out."
+_LOSERS = "Job by job, against the first policy. Hours are waits times sizes; longer waits of some jobs and shorter ones of others do not cancel out."
 _FAIRNESS = (
-    "Of each user, the largest areas first: the share of the area that all had, and of the time that all jobs waited. Below, Jain's index of the"
+    "Each user's share of the total area, the largest first, and of the total wait. Below, Jain's index of the"
     " users' mean waits and mean bounded slowdowns: 1 if all are equal, 1/n if one of n users has all."
 )
-_WHOLE = "The stronger the shade, the more of those units was in use; from the first submission to the end of the last job of any policy."
+_WHOLE = "The darker the shade, the more of these units were in use; from the first submission to the last end of a job under any policy."
 _GANTT = (
-    "Each bar is a job on the units it held, with a dashed outline where it went ahead of others. Point at one for its details."
+    "Each bar is a job on its units, with a dashed outline if it was backfilled. Point at one for its details."
     " With scripts on: Ctrl and the wheel, or the buttons, zoom; dragging moves; a double click shows all."
 )
 
@@ -92,9 +92,9 @@ def _figures(summaries, where):
     if _has_seeds(summaries):
         body = tables.plain(table.seeds_table(table.by_policy(summaries)))
         caption = f"± is half the width of the 95 % interval, {table.spread_of(summaries)}."
-        return _section(f"Over the seeds{where}", body + remarks, caption)
+        return _section(f"Figures over the seeds{where}", body + remarks, caption)
     text = tables.main(summaries) + tables.main(summaries, table.MORE_COLUMNS)
-    return _section(f"The table{where}", text + remarks, f"{table.LEGEND}; {table.MORE_LEGEND}.")
+    return _section(f"Figures{where}", text + remarks, f"{table.LEGEND}; {table.MORE_LEGEND}.")
 
 
 def _sweep(variants):
@@ -131,7 +131,7 @@ def _pictures(summaries, losses):
     slowdowns = key + _chart(charts.slowdowns(pictures, several))
     parts = [
         _section("The workload", _chart(charts.submissions(pictures[0])), _WORKLOAD),
-        _section("How long jobs waited", waits, _WAITS + more),
+        _section("Waits", waits, _WAITS + more),
         _section("Slowdown", slowdowns, _SLOWDOWNS + more),
         _section("The machine over time", key + _chart(charts.over_time(pictures, names)), _TIME),
         _matrices(pictures, names),
@@ -139,7 +139,7 @@ def _pictures(summaries, losses):
     ]
     if losses:
         body = tables.losers(losses, names, pictures[0].get("unit", "unit"))
-        parts.append(_section("Who waits longer, and who less", body, _LOSERS))
+        parts.append(_section("Jobs that wait longer, and shorter", body, _LOSERS))
     promised = charts.promises(pictures)
     if promised is not None:
         body = key + _chart(promised) + tables.accuracy(pictures, names)
@@ -152,7 +152,7 @@ def _matrices(pictures, names):
     """Return means by size, run time, queue and user."""
     titles = (
         ("size and run time", "bsld", "By class of size and run time: mean bounded slowdown",
-         "Classes part the trace where as many jobs are on either side."),
+         "Classes are divided at the medians of the trace."),
         ("size", "wait", "By size: mean wait", ""),
         ("queue", "wait", "By queue: mean wait", ""),
         ("user", "wait", "By user: mean wait", "The users with the largest areas, and all others together."),
@@ -161,7 +161,7 @@ def _matrices(pictures, names):
     for kind, figure, title, caption in titles:
         if any(kind in picture["groups"] for picture in pictures):
             body = tables.matrix(pictures, names, kind, figure) + tables.scale()
-            shading = "Shades say how many times the best of its row a mean is"
+            shading = "Shades show the ratio of a mean to the best of its row"
             shading += ", a minute added to both." if figure == "wait" else "."
             parts.append(_section(title, body, f"{caption} {shading}".strip()))
     return "".join(parts)
@@ -194,5 +194,5 @@ def _gantts(pictures, names):
                 f": the {len(chart['jobs']):,} largest as bars, the other {chart['merged']:,}"
                 f" ({100 * chart['merged_share']:.1f} % of the used area) merged into a grey shade"
             )
-        parts.append(_section(f"Who was where: {name}", body, f"{text}. {_GANTT}"))
+        parts.append(_section(f"Allocations: {name}", body, f"{text}. {_GANTT}"))
     return "".join(parts)

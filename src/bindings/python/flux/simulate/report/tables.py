@@ -155,5 +155,5 @@ def provenance(records):
         versions = record.get("versions") or {}
         lines += [(f"version of {name}", version) for name, version in versions.items()]
     rows = [_row(key, [value]) for key, value in dict.fromkeys(lines)]
-    title = "<summary>What these results are made of</summary>"
+    title = "<summary>Provenance</summary>"
     return f"<details>{title}{scrolled('', rows)}</details>" if rows else ""

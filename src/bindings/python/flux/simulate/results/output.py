@@ -28,7 +28,7 @@ def taken(base):
     """Make an output directory, and lock it for the ``with`` block. Raises ValueError if it is no
     directory, or another call writes to it; OSError if it cannot be made."""
     if os.path.exists(base) and not os.path.isdir(base):
-        raise ValueError(f"{base}: it is no directory")
+        raise ValueError(f"{base}: it is not a directory")
     os.makedirs(base, exist_ok=True)
     lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -148,15 +148,15 @@ def _warn_of_failed(records, notes):
     failed = sum(record.status in (0, 5) for record in records)
     if failed:
         notes.warn(
-            f"{failed:,} of {len(records):,} jobs failed or were cancelled (status 0 or 5), and are taken:"
-            " many studies leave them out. --status=1,-1 leaves them out, --status=0,1,5,-1 takes them without this line"
+            f"{failed:,} of {len(records):,} jobs failed or were cancelled (status 0 or 5), and are included:"
+            " many studies leave them out. --status=1,-1 leaves them out, --status=0,1,5,-1 includes them without this warning"
         )
 
 
 def _modelled(options, notes):
     name, _, text = str(options.model).partition(":")
     if name != "lublin":
-        raise OptionError(f"model {name!r}: the one known is lublin")
+        raise OptionError(f"model {name!r}: expected lublin")
     size = options.machine.nodes if options.machine else options.nodes or MODEL_NODES
     count = options.jobs or MODEL_JOBS
     rows = lublin.generate(text, count, size, options.seed)
@@ -164,7 +164,7 @@ def _modelled(options, notes):
     source.procs = source.nodes = size
     if options.estimates == "none" and options.limits == "trace":
         options.estimates = "tsafrir"
-        notes.fact("the model has no limits: --estimates=tsafrir is taken")
+        notes.fact("the model has no limits: --estimates=tsafrir is used")
     records = [
         Record(str(number), submit, float(run), None, size, None, 0, None, kind)
         for number, (submit, run, size, kind) in enumerate(rows, 1)
@@ -242,7 +242,7 @@ def _machine(records, source, options, notes):
     if unit is None:
         unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
         what = "whole nodes" if unit == "node" else "cores, which may be anywhere"
-        notes.fact(f"unit: {unit}: jobs get {what} (another with --unit)")
+        notes.fact(f"unit: {unit}: jobs get {what} (see --unit)")
         if unit == "node":
             _warn_of_parts(records, machine, notes)
     if guessed and not options.nodes:
@@ -288,7 +288,7 @@ def _compare_with_starts(records, machine, unit, notes):
     if most > units * (NAMED if "from the trace" in machine.source else ROUNDING):
         notes.warn(
             f"the machine has {units:,} {unit}s ({machine.source}), and by its own starts the trace used"
-            f" {most:,} at once: all waits here are of a machine that is too small. Give its size with"
+            f" {most:,} at once: the machine is too small, and all waits are too long. Give its size with"
             " --nodes (and --cores-per-node)"
         )
 
@@ -296,7 +296,7 @@ def _compare_with_starts(records, machine, unit, notes):
 def _warn_of_limits(jobs, notes):
     if not any(job.limit for job in jobs):
         notes.warn(
-            "no job has a limit, so the ends of running jobs are unknown, and nothing can be planned behind them."
+            "no job has a limit, so the ends of running jobs are unknown, and no start can be planned after them."
             " --estimates=tsafrir generates limits as users would choose, --limits=run takes the run time"
         )
 
@@ -325,11 +325,11 @@ def _guess(records, source, options, by_nodes):
         nodes = max(record.nodes for record in records)
         cores = max(-(-(record.cores or 0) // record.nodes) for record in records)
         gpus = options.gpus_per_node or max(-(-record.gpus // record.nodes) for record in records)
-        origin = "the trace does not say: as large as its largest jobs; --nodes"
+        origin = "unknown: the size of the largest jobs; see --nodes"
         return uniform(nodes, per_node or cores or 1, gpus, origin)
     cores = max(record.cores or record.nodes for record in records)
     per_node = per_node or 1
-    origin = "the trace does not say: as large as its largest job; --nodes"
+    origin = "unknown: the size of the largest job; see --nodes"
     return uniform(math.ceil(cores / per_node), per_node, options.gpus_per_node, origin)
 
 
@@ -399,8 +399,8 @@ def _assemble(records, machine, unit, options, notes, name):
     _warn_of_limits(jobs, notes)
     if larger:
         notes.warn(
-            f"{larger:,} of {len(jobs):,} jobs ask for more than the machine has: the scheduler refuses them, and all"
-            " figures are of the others"
+            f"{larger:,} of {len(jobs):,} jobs request more than the machine has: the scheduler denies them, and they are"
+            " in no figure"
         )
     workload = Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name, usable)
     _warn_of_cuts(jobs, notes)
@@ -430,8 +430,8 @@ def _warn_of_load(workload, notes):
     load = workload.offered_load()
     if 1 < load < math.inf:
         notes.warn(
-            f"the offered load is {load:.2f}: more comes in than the machine can do, so waits grow with the length of the"
-            " trace and say little. --scale-arrivals or more --nodes make it less"
+            f"the offered load is {load:.2f}: more work is submitted than the machine can do, so waits grow with"
+            " the length of the trace and mean little. --scale-arrivals or more --nodes reduce it"
         )
     times = [job.submit for job in workload.jobs]
     span = times[-1] - times[0]
@@ -439,8 +439,8 @@ def _warn_of_load(workload, notes):
     gap, after = max(((b - a, a) for a, b in zip(times, times[1:])), default=(0.0, 0.0))
     if gap > max(span / 2, 86400.0):
         notes.warn(
-            f"for {gap / 86400:.1f} of {span / 86400:.1f} days, from day {after / 86400:.1f} on, no job comes in: utilization and"
-            " load are means over a machine that mostly has nothing to do. --window takes a part"
+            f"for {gap / 86400:.1f} of {span / 86400:.1f} days, from day {after / 86400:.1f} on, no job is submitted: utilization and"
+            " load are means over a mostly idle machine. --window selects a part"
         )
 
 

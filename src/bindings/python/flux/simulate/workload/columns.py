@@ -65,7 +65,7 @@ def seconds(text):
         if not all(0 <= value < math.inf for value in values):
             raise ValueError
     except ValueError:
-        raise ValueError(f"{text!r} is no duration") from None
+        raise ValueError(f"{text!r} is not a duration") from None
     if dash:
         # After days the first field is hours, even if it is the only one.
         values = [float(days), *(values + [0.0, 0.0])[:3]]
@@ -80,13 +80,13 @@ def moment(text):
     Raises ValueError if the text is not a time."""
     if is_number(text):
         if not math.isfinite(float(text)):
-            raise ValueError(f"{text!r} is no time")
+            raise ValueError(f"{text!r} is not a time")
         return float(text)
     text = text.replace("Z", "+00:00").replace(" ", "T", 1)
     try:
         when = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no time") from None
+        raise ValueError(f"{text!r} is not a time") from None
     return (when if when.tzinfo else when.replace(tzinfo=datetime.timezone.utc)).timestamp()
 
 
@@ -94,7 +94,7 @@ def whole(text):
     """Parse a count, perhaps with a unit (``4K``). Raises ValueError if the text is not a count."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no count")
+        raise ValueError(f"{text!r} is not a count")
     return math.ceil(float(match.group(1)) * _UNITS[match.group(2)])
 
 
@@ -245,7 +245,7 @@ def _limit(row, notes, number):
     text = row.first("timelimitraw")
     if text is not None and text.lower() not in UNLIMITED:
         if not is_number(text) or not 0 <= float(text) < math.inf:
-            raise ValueError(f"{text!r} is no number of minutes")
+            raise ValueError(f"{text!r} is not a number of minutes")
         return float(text) * 60
     text = text or row.first("timelimit", "limit", "requested_time")
     if text is None:
@@ -271,7 +271,7 @@ def _size(row, notes, number):
     gpus = row.first("ngpus", "gpus")
     gpus = whole(gpus) if gpus is not None else asked.get("gres/gpu") or given.get("gres/gpu") or 0
     if nodes and cores is not None and cores < nodes:
-        notes.count("jobs have fewer cores than nodes: one core a node is taken", number)
+        notes.count("jobs have fewer cores than nodes: they get one core a node", number)
         cores = nodes
     elif nodes and cores and cores % nodes:
         notes.count("jobs have cores that do not divide by their nodes: rounded up", number)

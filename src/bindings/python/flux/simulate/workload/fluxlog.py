@@ -21,7 +21,7 @@ def read_list(source):
     """
     for position, job in enumerate(_objects(source)):
         if not isinstance(job, dict):
-            raise source.error(0, f"jobs[{position}] is no object")
+            raise source.error(0, f"jobs[{position}] is not an object")
         some = job.get("jobs")
         for one in some if isinstance(some, list) else [job]:
             record = _listed(source, one)

@@ -64,7 +64,7 @@ def _within_reason(source, record):
         text = f"its {name} time of {getattr(record, name):g} s is more than a thousand years"
         raise source.error(0, f"job {record.id}: {text}")
     if record.limit and record.limit > LONGEST:
-        source.notes.count("jobs have a limit of more than a thousand years: none is taken")
+        source.notes.count("jobs have a limit of more than a thousand years: they get none")
         return record._replace(limit=None)
     return record
 

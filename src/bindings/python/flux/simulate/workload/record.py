@@ -13,7 +13,7 @@ class OptionError(ValueError):
 
 
 def check_count(name, value, least=1, required=False):
-    """Raise OptionError if a value is no integer of at least `least`, nor None unless it is
+    """Raise OptionError if a value is not an integer of at least `least`, nor None unless it is
     `required`."""
     if value is None and not required:
         return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs of a low class that start in time promised to a job of a higher one (``into-promises``).
 
-Such a job, a *borrower*, is no obstacle to the promise: in the plan it ends when the promised time
+Such a job, a *borrower*, is not an obstacle to the promise: in the plan it ends when the promised time
 begins, and it is a victim of the promised job from its start on. If the promise can be kept without
 its end, it runs to the limit of its request.
 
