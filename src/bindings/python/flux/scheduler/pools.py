@@ -370,6 +370,7 @@ class RequestFacts:
         self._matching: Remembered[Any, int] = Remembered()
         self._down: Remembered[Any, bool] = Remembered()
         self._leasts: Remembered[Any, tuple[int, int, int]] = Remembered()
+        self._fewest: Remembered[Any, int] = Remembered()
         self._unlike: Remembered[Any, tuple[bool, bool]] = Remembered()
         self._numbers: Remembered[Any, dict[str, Any]] = Remembered()
         self._generation = -1  # the pool's generation when `_numbers` were computed
@@ -405,15 +406,18 @@ class RequestFacts:
 
     def fewest_nodes(self, request: Any) -> int:
         """Return the minimum number of nodes that a request takes, which it may share with other
-        jobs: slots that may go anywhere take nodes that hold the most of them.  O(kinds of node)."""
+        jobs: slots that may go anywhere take nodes that hold the most of them."""
         shape, pool = getattr(request, "shape", None), self._pool()
         if shape is None or shape.node_count is not None or not pool.can("slots_by_rank"):
             return max(1, getattr(request, "nnodes", 1))
-        ranks, left, nodes = self.ranks_of(request), shape.slot_count.min, 0
-        for slots, mask in sorted(pool.slots_by_rank(shape), reverse=True):
-            if slots and left > 0:
-                some = min(popcount(mask & ranks), -(-left // slots))
-                nodes, left = nodes + some, left - some * slots
+        nodes = self._fewest.get(shape)
+        if nodes is None:
+            ranks, left, nodes = self.ranks_of(request), shape.slot_count.min, 0
+            for slots, mask in sorted(pool.slots_by_rank(shape), reverse=True):
+                if slots and left > 0:
+                    some = min(popcount(mask & ranks), -(-left // slots))
+                    nodes, left = nodes + some, left - some * slots
+            self._fewest[shape] = nodes
         return nodes
 
     def takes_least(self, request: Any) -> bool:
@@ -473,6 +477,7 @@ class RequestFacts:
         self._matching.clear()
         self._down.clear()
         self._leasts.clear()
+        self._fewest.clear()
         self._unlike.clear()
 
 

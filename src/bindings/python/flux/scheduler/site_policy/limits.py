@@ -171,6 +171,9 @@ class LimitUse(ScopedUse):
                 self.pending[at] -= known.least[at]
             if self.claims[0]:
                 self.waits_no_more(jobid)
+            admission = self.rule.host.admission
+            if admission.offers and self.waiting and on is not None:
+                admission.ask_again()  # another may share the nodes of this one
             return
         if self.waiting or self.demoted:
             if self.demoted and self.over(Amount(jobs=1)) is None:
@@ -236,7 +239,7 @@ class LimitRule(ScopedRule):
         least = self._least(job)
         if least.nodes or use.ranks is None:
             return least
-        missing = getattr(job.resource_request, "nnodes", 0) - use.used[0]
+        missing = self.host.facts.fewest_nodes(job.resource_request) - use.used[0]
         return least._replace(nodes=max(0, missing))
 
     def _exceeds_alone(self, use: LimitUse, job: PendingJob) -> str | None:
@@ -363,7 +366,9 @@ class LimitRule(ScopedRule):
         shape = getattr(job.resource_request, "shape", None)
         # With promises the offer also depends on the job's limit.
         length = job.limit if self.host.decision.looks_past_heads else None
-        key = (use.entry.name, use.key, shape, length)
+        uses = self.counted_in(job)
+        key = (uses, self._least(job), shape, length)
+        use.waiting[key] = uses
         self.host.admission.offers[self, key] = shape
         others: Iterable[Any] = self._smaller(job)
         if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
@@ -502,10 +507,9 @@ class LimitRule(ScopedRule):
         }
 
     def waiting(self, use: LimitUse) -> int:
-        admission, own = self.host.admission, (use.entry.name, use.key)
-        keys: list[Any] = [key for key in use.waiting if use.over(key[1]) is not None]
-        keys += [key for rule, key in admission.offers if rule is self and key[:2] == own]
-        return sum(admission.waiting(self, key) for key in keys)
+        offers = self.host.admission.offers
+        keys = [key for key in use.waiting if (self, key) in offers or use.over(key[1]) is not None]
+        return sum(self.host.admission.waiting(self, key) for key in keys)
 
     def stats(self) -> dict[str, Any]:
         uses = self.uses.values()
