@@ -98,6 +98,15 @@ def test_a_mistake_in_a_rule(member, tmp_path):
     assert re.search(RULES_MISTAKES[member], "\n".join(text for _, text in instance.log))
 
 
+def test_a_former_method_of_a_rule_is_not_called(tmp_path):
+    member = "def second_look(self, job, pool, held): return Deferral('late')"
+    path = mine(tmp_path, "AdmissionRule", member)
+    instance = loaded("sched-fifo", f"rule={path}:Mine", check_errors=False)
+    job = instance.submit(duration=10)
+    instance.run_until_idle()
+    assert job.state == "running"
+
+
 def test_a_method_of_the_librarys_kind_of_rule_is_called(tmp_path):
     path = mine(tmp_path, "GivingRule", "def allocate(self, job, plan): return None")
     instance = loaded("sched-fifo", f"rule={path}:Mine")

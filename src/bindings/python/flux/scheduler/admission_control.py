@@ -308,14 +308,14 @@ class AdmissionControl:
         engaged = [rule for rule in self.rules if rule.engaged]
         self.engaged = bool(engaged)
         self._checking = self._overriding(AdmissionRule.check, engaged)
-        giving = self._overriding(GivingRule.allocate, engaged)
-        self._giving = [one for one in giving if one[0].has_more]
+        giving = [rule for rule in engaged if isinstance(rule, GivingRule)]
+        counting = [rule for rule in engaged if isinstance(rule, CountedRule)]
+        self._giving = [(rule, rule.allocate) for rule in giving if rule.has_more]
         self.asks_each = bool(self._giving)
         self._starting = self._overriding(AdmissionRule.start, engaged)
         self._freeing = self._overriding(AdmissionRule.free, engaged)
-        self._promise_checks = self._overriding(GivingRule.keeps_promise, engaged)
-        self._second_looks = self._overriding(CountedRule.second_look, engaged)
-        counting = [rule for rule in engaged if isinstance(rule, CountedRule)]
+        self._promise_checks = self._overriding(GivingRule.keeps_promise, giving)
+        self._second_looks = self._overriding(CountedRule.second_look, counting)
         if counting != self._counting:
             self._counting = counting
             self.recount()
@@ -341,11 +341,7 @@ class AdmissionControl:
     ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
         """Return those of some rules that override a method, each with its own."""
         name = method.__name__
-        return [
-            (rule, getattr(rule, name))
-            for rule in rules
-            if hasattr(rule, name) and has_own(rule, method)
-        ]
+        return [(rule, getattr(rule, name)) for rule in rules if has_own(rule, method)]
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -503,7 +499,7 @@ class AdmissionControl:
             held = holding_of(pool, job.jobid)
             # Within its bounds it may be on any nodes.
             if asked is self._checking or held[2:] != bounds.least[1:]:
-                refused = self._second_look(job, pool, held)
+                refused = self.second_look(job, pool, job.jobid, held)
         if refused is None:
             self._offer = alloc, held
             return alloc
@@ -529,10 +525,18 @@ class AdmissionControl:
         """Whether a rule looks at what the pool offers."""
         return bool(self._second_looks)
 
-    def second_look(self, job: PendingJob, pool: Any, jobid: int) -> JobDeferred | None:
+    def second_look(
+        self, job: PendingJob, pool: Any, jobid: int, held: Holding | None = None
+    ) -> JobDeferred | None:
         """Return why a job that is within its bounds may not start on allocation `jobid` of a pool,
-        or None."""
-        return self._second_look(job, pool, holding_of(pool, jobid))
+        or None. `held`: the resources of the allocation; None: to be looked up."""
+        held = held or holding_of(pool, jobid)
+        if job.bounds is None or held[1:] != job.bounds.least:
+            for rule, second_look in self._second_looks:
+                deferral = second_look(job, pool, held)
+                if deferral is not None:
+                    return JobDeferred(rule, deferral)
+        return None
 
     def check_allocation(self, job: PendingJob, pool: ResourcePool) -> None:
         """If a rule does not let a job start on its allocation, though it is within its bounds, free
@@ -541,14 +545,6 @@ class AdmissionControl:
         if refused is not None:
             pool.free(job.jobid)
             raise refused
-
-    def _second_look(self, job: PendingJob, pool: Any, held: Holding) -> JobDeferred | None:
-        if job.bounds is None or held[1:] != job.bounds.least:
-            for rule, second_look in self._second_looks:
-                deferral = second_look(job, pool, held)
-                if deferral is not None:
-                    return JobDeferred(rule, deferral)
-        return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether all rules are certain to let a job start at its promised time."""

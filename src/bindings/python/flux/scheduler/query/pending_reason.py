@@ -204,7 +204,7 @@ class PendingReason:
         if plan is None or not admission.has_second_look:
             return True
         trial = Trial(plan, request, yielding=self._policy.decision.yielding(job))
-        offer = trial.offer(partial(admission.second_look, job))
+        offer = trial.offer(partial(admission.second_look, smaller))
         return offer is not None and offer[1] is None
 
 
