@@ -45,6 +45,18 @@ def test_a_job_waits_while_its_licences_are_in_use(policy, args, plan):
 
 
 @POLICIES
+def test_the_reason_names_the_licence_that_is_in_use_now(policy, args):
+    rig = load(policy, args, matlab=1, ansys=1)
+    rig.alloc({1: wants(1), 2: wants(1, name="ansys")})
+    rig.alloc(3, jobspec(1, duration=100, licenses={"ansys": 1, "matlab": 1}))
+    assert rig.reason(3) == "licenses: ansys 1 of 1 in use; needs 1"
+    rig.free(2)
+    assert rig.started() == [1, 2]
+    (job,) = rig.answer("explain", id=3)["jobs"]
+    assert job["reason"] == "licenses: matlab 1 of 1 in use; needs 1"
+
+
+@POLICIES
 def test_a_job_that_waits_for_nodes_meanwhile_says_so(policy, args):
     rig = load(policy, args)
     rig.alloc({1: wants(2, slots=8), 2: jobspec(8, duration=100), 3: wants(1)})

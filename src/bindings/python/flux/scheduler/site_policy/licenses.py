@@ -430,7 +430,11 @@ class LicenseRule(CountingRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        return None if job.jobid in self.host.admission.deferred else self._short_of(job)
+        try:
+            found = self.check(job)
+        except InsufficientResources as exc:
+            return str(exc)
+        return found and found.text
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         waiting: dict[str, int] = {}
