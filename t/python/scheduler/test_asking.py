@@ -333,6 +333,13 @@ def test_windows():
     assert answer["kinds"] == [{"kind": "4 cores", "total": 8, "steps": [[2, answer["now"] + 100]]}]
 
 
+def test_no_node_is_free_beside_a_promise_that_lacks_room():
+    """The first job has no end, so the last, on all nodes, is kept the others."""
+    rig = rig_with(BACKFILL, (2, 0), (1, 100), (8, 0))
+    (kind,) = rig.answer("windows")["kinds"]
+    assert kind["steps"] == []
+
+
 def test_windows_end_where_a_head_without_a_promise_in_the_plan_is_to_start():
     """Under promise=all the next job starts before its latest start."""
     rig = rig_with(BACKFILL, (6, 102), (8, 200), (2, 500), args=("promise=all",))

@@ -338,7 +338,7 @@ class Plan(StrategyInForce):
             starts = {one.start for one in strategy.promises.values()}  # only these take room away
             ends = sorted([time for time in starts if now < time < limit])
             for time in [*ends, limit] if now < limit else ():
-                count = strategy.count(request, now, time)
+                count = max(0, strategy.count(request, now, time))  # promises may lack room
                 if steps and steps[-1][0] == count:
                     steps[-1] = (count, time)
                 elif count:
