@@ -152,7 +152,7 @@ def _matrices(pictures, names):
     """Return means by size, run time, queue and user."""
     titles = (
         ("size and run time", "bsld", "By class of size and run time: mean bounded slowdown",
-         "Classes are divided at the medians of the trace."),
+         "Classes are of about equal numbers of jobs."),
         ("size", "wait", "By size: mean wait", ""),
         ("queue", "wait", "By queue: mean wait", ""),
         ("user", "wait", "By user: mean wait", "The users with the largest areas, and all others together."),
