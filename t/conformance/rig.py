@@ -113,6 +113,7 @@ class Rig:
         handle (flux.Flux): a broker without job-manager, resource and job-info
         module (str): name or file of the module
         args (list of str): its arguments
+        before (list of str): modules that it needs, in the order in which they are loaded
 
     Attributes:
         R (dict): the inventory; a case may set another before `load`
@@ -125,11 +126,12 @@ class Rig:
         refuse (dict): topic -> errnum with which a request of the scheduler is answered
     """
 
-    def __init__(self, handle, module, args=()):
+    def __init__(self, handle, module, args=(), before=()):
         self.h = handle
         self.module = module
         self.name = os.path.splitext(os.path.basename(module))[0]
         self.args = list(args)
+        self.before = list(before)
         self.R = make_R(range(4), gpus="0")
         self.up = "0-3"
         self.running = []
@@ -228,7 +230,7 @@ class Rig:
             Failure: it does not get there
         """
         self.store_R_of_running()
-        process = self._start("load", self.module, *self.args)
+        process = self._load()
         # The command may come back before the module has got so far, or only afterwards.
         self.until(lambda: process.poll() is not None or self.ready is not None)
         self.until(lambda: self.ready is not None)
@@ -247,10 +249,14 @@ class Rig:
         Raises:
             Failure: it has not
         """
-        process = self._start("load", self.module, *self.args)
-        self._end(process)
+        self._end(self._load())
         check(self.until(lambda: not self.is_there()), "the module goes on, after", self.topics)
         self.until(self.is_gone)
+
+    def _load(self):
+        for module in self.before:
+            self._end(self._start("load", module))
+        return self._start("load", self.module, *self.args)
 
     def _start(self, *words):
         return subprocess.Popen(
@@ -267,7 +273,8 @@ class Rig:
         return process.communicate()[0]
 
     def unload(self):
-        self._end(self._start("remove", self.name))
+        for module in [self.name, *reversed(self.before)]:
+            self._end(self._start("remove", module))
         self.loaded = False
 
     def is_gone(self):
@@ -291,11 +298,12 @@ class Rig:
         return False
 
     def store_R_of_running(self):
-        """R of the running jobs, where a scheduler may look for it instead of asking job-info."""
+        """R and jobspec of the running jobs, where a scheduler may read them instead of asking job-info."""
         for job in self.running:
             txn = KVSTxn(self.h)
             txn.put(f"{JobID(job['id']).kvs}.R", json.dumps(job["R"]), raw=True)
             txn.put(f"{JobID(job['id']).kvs}.eventlog", "", raw=True)
+            txn.put(f"{JobID(job['id']).kvs}.jobspec", json.dumps(jobspec()), raw=True)
             txn.commit()
 
     # -- time --------------------------------------------------------------------------------------
