@@ -30,7 +30,7 @@ def test_many_short_turns_are_no_endless_loop(monkeypatch):
 
 @pytest.mark.parametrize(
     "name, meant",
-    [("shedule", "schedule"), ("schedul", "schedule"), ("_start", None), ("forcast", "forecast"), ("prioritise", "prioritize"), ("resource_updated", None),
+    [("shedule", "schedule"), ("schedul", "schedule"), ("_start", None), ("forcast", "forecast"), ("prioritise", "prioritize"), ("resource_updated", "resource_update"),
      ("ressource_update", "resource_update"), ("allocate", None), ("_shedule", None)],
 )  # fmt: skip
 def test_a_misspelled_override(name, meant):
@@ -45,7 +45,7 @@ def test_a_misspelled_override(name, meant):
 
 @pytest.mark.parametrize(
     "name, meant",
-    [("queue_dept", "queue_depth"), ("keep_attribute", "keep_attributes"), ("predicts", None), ("mine", None)],
+    [("queue_dept", "queue_depth"), ("keep_attribute", "keep_attributes"), ("predicts", "predict"), ("mine", None)],
 )  # fmt: skip
 def test_a_misspelled_attribute(name, meant):
     instance = FakeInstance()
@@ -136,6 +136,23 @@ def test_a_method_that_is_called_is_not_misspelled():
             pass
 
     FakeInstance().load(Mine)
+
+
+def test_an_override_may_require_what_the_library_always_gives():
+    class Mine(Backfill):
+        def predicted(self, job):
+            return job.resource_request.duration / 2
+
+        def free(self, jobid, R, final):
+            super().free(jobid, R, final)
+
+        def why(self, job, facts):
+            return super().why(job, facts)
+
+    instance = FakeInstance()
+    instance.load(Mine)
+    instance.submit(nodes=1, duration=60)
+    instance.advance(100)
 
 
 def test_a_generator_that_is_used_is_not_dropped():

@@ -129,6 +129,9 @@ MISTAKES = {
         answers("self.resources.alloc(job.jobid, job.resource_request)"), "InsufficientResources",
     ),
     "an annotation that is no JSON": (answers("self.alloc_annotate(job.request.msg, {'a': {1}})"), "not JSON serializable"),
+    "an annotation of a start that is no JSON": (
+        answers("job.request.success(self.resources.alloc(job.jobid, job.resource_request), {'a': {1}})"), "not JSON serializable",
+    ),
     "text is yielded": (schedule("yield 'text'"), "'text' was yielded: expected a plain yield, or seconds to pause"),
     "a yield is told with its line": (schedule("yield 'text'"), r"in schedule\n.* yield 'text'"),
     "a list is yielded": (schedule("yield [1]"), "was yielded: expected a plain yield"),
@@ -258,6 +261,10 @@ MISTAKES = {
         defines("def free(self, jobid, R, final=False): super().free(jobid, R, final); raise KeyError('my own mistake')"), "KeyError: 'my own mistake'",
     ),
     "an alloc() that raises": (defines("def alloc(self, *args): raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
+    "a free() without its last argument": (defines("def free(self, jobid, R): super().free(jobid, R)"), r"Mine.free\(\) cannot be called .*: too many positional"),
+    "a start() without annotations": (
+        defines("def start(self, job, alloc): super().start(job, alloc)"), r"Mine.start\(\) cannot be called .*: got an unexpected keyword argument",
+    ),
     "an alloc() with other arguments": (defines("def alloc(self, request): pass"), r"Mine.alloc\(\) cannot be called .*: too many positional"),
     "a mod_main() that raises": (module("pass", main="raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
     "a class that is not given the handle": (module("pass", main="Mine().run()"), "missing 1 required positional argument: 'h'"),

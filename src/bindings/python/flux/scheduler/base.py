@@ -49,7 +49,7 @@ from flux.scheduler import hello, host, messages
 from flux.scheduler.attributes import printable
 from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.messages import Responder, served_by
-from flux.scheduler.misspelled import check_begun, forgotten, overridden, tell_mistakes
+from flux.scheduler.misspelled import check_begun, forgotten, is_ours, overridden, tell_mistakes
 from flux.scheduler.options import (
     check_number,
     checking_arguments,
@@ -214,6 +214,8 @@ class Scheduler(BrokerModule):
         # Only an override may change a jobspec: for `alloc` it need not be decoded.
         self._takes_packed = self._host.takes_objects and not alloc_overridden
         # the host has already parsed objects
+        # The library's own annotations are JSON.
+        self._checks_annotations = self._host.takes_objects and not is_ours(type(self))
         limits = None
         if not self._host.takes_objects:
             limits = messages.SizeLimits(self.jobspec_bytes, self.jobspec_values)
@@ -450,6 +452,8 @@ class Scheduler(BrokerModule):
         if self._host.takes_objects:  # nothing is stored
             given = {"id": jobid, "type": messages.SUCCESS, "R": R}
             if annotations:
+                if self._checks_annotations:
+                    json.dumps(annotations)  # raises, as below
                 given["annotations"] = annotations
             requests.move(jobid, "success")
             handle.respond_object(msg, given)

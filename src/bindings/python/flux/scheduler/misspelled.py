@@ -16,8 +16,8 @@ from typing import Any
 #: Names of the library's policies that a policy may override (doc/guide/overriding.rst).
 OVERRIDABLE = frozenset({
     "schedule", "forecast", "order", "alloc", "free", "hello", "cancel", "prioritize", "expiration", "start", "start_schedule",
-    "released", "ended", "rank", "candidate_rank", "latest_start", "why", "resource_update", "stats_get", "feasibility_check", "refuse",
-    "alloc_success", "alloc_deny", "alloc_cancel", "alloc_annotate",
+    "released", "ended", "rank", "candidate_rank", "predicted", "latest_start", "why", "resource_update", "stats_get", "feasibility_check",
+    "refuse", "alloc_success", "alloc_deny", "alloc_cancel", "alloc_annotate",
     "queue_depth", "schedule_when_empty", "hello_partial_ok", "pool_class", "pool_kwargs", "predict", "reason_depth",
     "estimate_depth", "odds_depth", "keep_attributes", "jobspec_bytes", "jobspec_values", "SCHED_DELAY_MAX", "SCHED_EWMA_ALPHA",
 })  # fmt: skip
@@ -232,6 +232,8 @@ def misspelled(kind: type) -> Iterator[str]:
         if name in known and isinstance(value, types.FunctionType) and _is_generator(value)
     }
     steps = generators | {"schedule", "forecast", "_sort_candidates"}
+    # A pool's methods are called with and without their optional arguments.
+    all_given = "register_alloc" not in known
     for base in theirs:
         functions = {
             name: value
@@ -244,7 +246,10 @@ def misspelled(kind: type) -> Iterator[str]:
                 yield f"{base.__name__}.{name}() is never run: write `def` in place of `async def`"
             elif inspect.isgeneratorfunction(function) and name in known.keys() - steps:
                 yield f"{base.__name__}.{name}() is never run: a `yield` makes it a generator"
-            elif name in known and (why := _cannot_take(function, known[name])) is not None:
+            elif (
+                name in known
+                and (why := _cannot_take(function, known[name], all_given)) is not None
+            ):
                 yield f"{base.__name__}.{name}() cannot be called as the library's is: {why}"
             for dropped in _dropped(function, generators):
                 yield (
@@ -261,16 +266,19 @@ def misspelled(kind: type) -> Iterator[str]:
                 yield f"{base.__name__}.{name} is never used: is {meant} meant?"
 
 
-def _cannot_take(function: types.FunctionType, ours: types.FunctionType) -> str | None:
-    """Return why an override cannot take the arguments that the library's method requires, or
-    None."""
-    required = [
-        one
-        for one in inspect.signature(ours).parameters.values()
-        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
-    ]
+def _cannot_take(
+    function: types.FunctionType, ours: types.FunctionType, all_given: bool
+) -> str | None:
+    """Return why an override cannot take the arguments that the library's method requires, or, if
+    `all_given`, all that it takes; None if it can."""
+    positional, more = [], {}
+    for one in inspect.signature(ours).parameters.values():
+        if one.kind is one.VAR_KEYWORD and all_given:
+            more[one.name] = one
+        elif one.kind is one.POSITIONAL_OR_KEYWORD and (all_given or one.default is one.empty):
+            positional.append(one)
     try:
-        inspect.signature(function).bind(*required)
+        inspect.signature(function).bind(*positional, **more)
     except TypeError as exc:
         return str(exc)
     return None
@@ -321,7 +329,7 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
         # Two letters of a short name in the wrong order make it little like the name.
         (sorted(name) == sorted(one) or SequenceMatcher(None, name, one).ratio(), one)
         for one in known
-        if one not in name and (name not in one or len(one) == len(name) + 1)
+        if (one not in name and name not in one) or abs(len(one) - len(name)) == 1
     ]
     likeness, found = max(near, default=(0.0, ""))
     return found if likeness > 0.85 else None
