@@ -61,7 +61,7 @@ def test_a_misspelled_attribute(name, meant):
 
 RULES_MISTAKES = {
     "attribute = ('bank',)": r"Mine.attribute is never used: is attributes meant",
-    "only_take_away = True": r"Mine.only_take_away is never used: is only_takes_away meant",
+    "change_requests = True": r"Mine.change_requests is never used: is changes_requests meant",
     "attributes = ('system.bank',)": r"attributes=\('system.bank',\): expected names below system, without dots",
     "attributes = (7,)": r"attributes=\(7,\): expected names",
     "def alloc(self, job, attributes): return False": r"alloc\(\) returned False: expected nothing, or a ValueError",

@@ -156,11 +156,6 @@ class AdmissionRule:
     #: one that is not submitted, without request and user.
     changes_requests = False
 
-    #: Whether this rule only restricts jobs, and never gives a job resources that others of its
-    #: shape cannot have. When the pool has no room for a job, jobs of its shape are then refused
-    #: with it regardless of `signature`. Not for a rule whose `check` must see every job.
-    only_takes_away = False
-
     #: Whether this rule defers a job only because of its nodes and its limit, so that a smaller or
     #: shorter one could start.
     by_shape = False

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.placement import RoomCounts
-from flux.resource.request import Remembered
 from flux.scheduler.admission import (
     NO_ROOM,
     AdmissionRule,
@@ -192,21 +191,6 @@ def use_older_names(rule: AdmissionRule) -> None:
             rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
 
 
-class Families(Remembered[Any, Hashable]):
-    """Signatures of jobs -> the same without the parts of some rules. `left_out`: their names."""
-
-    left_out: set[str]
-
-    def __missing__(self, signature: Any) -> Hashable:
-        family: Hashable = signature
-        if isinstance(signature, tuple):
-            shape, marks = signature
-            rest = tuple(one for one in marks if one[0] not in self.left_out)
-            family = (shape, rest) if rest else shape
-        self[signature] = family
-        return family
-
-
 def _for_the_same(one: Any, other: Any) -> bool:
     """Whether two requests of a job differ in their licences at most."""
     if hasattr(one, "shape"):
@@ -230,7 +214,6 @@ class AdmissionControl:
         told (set): ids of the pending jobs that a rule was told of
         asks_each (bool): whether even a job without room in the pool must be examined: a rule may
             find room for it
-        families (Families): without the parts of rules with `AdmissionRule.only_takes_away`
         deferred (DeferredJobs): the deferred jobs
         kept_for (dict): job id -> rule whose `GivingRule.allocate` may find resources that other
             jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
@@ -277,7 +260,6 @@ class AdmissionControl:
         self.offers: dict[tuple[Any, Any], Any] = {}
         self._counting: list[CountedRule] = []
         self.told: set[int] = set()
-        self.families = Families()
         self.update()
 
     def add(self, rule: AdmissionRule, after: Iterable[AdmissionRule] | None = None) -> None:
@@ -321,8 +303,6 @@ class AdmissionControl:
             self.recount()
         #: the rules that are asked about a job within its bounds
         self._asked_always = [one for one in self._checking if one[0] not in counting]
-        self.families.clear()
-        self.families.left_out = {rule.name for rule in self.rules if rule.only_takes_away}
 
     def recount(self) -> None:
         """Make the bounds of pending jobs again when they are examined."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Protocol
@@ -267,8 +267,6 @@ class Backlog(PendingQueue):
         by_ranks (dict): mask of ranks -> the same jobs, if `ranks_of` is set
         ranks_of: returns the mask of ranks for which a job and others take turns; None: not
             relevant
-        family_of: maps a signature to a key; jobs with equal keys are refused together if the pool
-            has no room at all (``block(job, family=True)``)
         readmitted (dict): groups of deferred jobs that their rules readmit; walks queue these one by
             one (`readmit_group`)
         requeue: queues one of these jobs again
@@ -287,7 +285,6 @@ class Backlog(PendingQueue):
         self.groups: dict[Any, JobGroup] = {}
         self.by_ranks: dict[int, OrderedJobs] = defaultdict(OrderedJobs)
         self.ranks_of: Callable[[PendingJob], int] | None = None
-        self.family_of: Callable[[Any], Hashable] = lambda signature: signature
         self.readmitted: dict[JobGroup, None] = {}
         self.requeue: Callable[[PendingJob], None] = self.push
         self.rooms: RoomIndex | None = None
@@ -571,20 +568,16 @@ class Backlog(PendingQueue):
 
     # -- findings of a policy about the job that it examines ------------------------------------------
 
-    def block(
-        self, job: PendingJob, alike: bool = False, limit: float = inf, family: bool = False
-    ) -> None:
+    def block(self, job: PendingJob, alike: bool = False, limit: float = inf) -> None:
         """Note that `job` cannot start at present.
 
         Args:
             alike (bool): whether jobs behind it with its signature and at least its limit cannot
                 start either: this walk skips them
             limit (float): a limit shorter than the job's that is already too long, in seconds
-            family (bool): whether jobs behind it with signatures of its family cannot start either,
-                whatever their limits
         """
         if alike and self._walk is not None:
-            self._walk.refuse(job.signature, 0.0 if family else min(limit, job.limit), family)
+            self._walk.refuse(job.signature, min(limit, job.limit))
 
     def allow(self) -> None:
         """Drop the findings about jobs alike: some resources are no longer kept free."""

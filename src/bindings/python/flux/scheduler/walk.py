@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from itertools import count, repeat
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Protocol
@@ -53,6 +53,10 @@ EFFORT_PER_TURN = 24
 
 #: Number of unexamined jobs that each walk examines in any case.
 MIN_UNEXAMINED = 8
+
+#: Number of sources of jobs from which on the groups that have lost their room are found together,
+#: not one by one.
+MANY_SOURCES = 16
 
 #: Effort of looking up a group, or skipping an unexamined job, in examined jobs.
 LOOKUP_EFFORT = 1 / 8
@@ -349,7 +353,6 @@ class _Backlog(Protocol):
     groups: dict[Any, JobGroup]
     by_ranks: dict[int, OrderedJobs]
     readmitted: dict[JobGroup, None]
-    family_of: Callable[[Any], Hashable]
     requeue: Callable[[PendingJob], None]
 
     def readmitted_groups(self) -> list[JobGroup]: ...
@@ -389,9 +392,8 @@ class Walk:
         self._is_stale = freed  # whether to find the sources again
         # masks of ranks for which no more jobs may be promised a start
         self._unpromised: set[int] = set()
-        # signature -> limit that was too long to start; and families without any room
+        # signature -> limit that was too long to start
         self._refused: dict[Any, float] = {}
-        self._refused_families: set[Hashable] = set()
 
     def __iter__(self) -> Iterator[PendingJob | None]:
         backlog, arrivals = self.backlog, 0
@@ -431,28 +433,24 @@ class Walk:
 
     # -- findings of the policy --------------------------------------------------------------------
 
-    def refuse(self, signature: Any, limit: float, family: bool) -> None:
-        """Skip jobs of a signature behind the current one with limits of at least `limit` seconds,
-        or with `family` all jobs of its family."""
+    def refuse(self, signature: Any, limit: float) -> None:
+        """Skip jobs of a signature behind the current one with limits of at least `limit` seconds;
+        0 shows that starts have left no room for them, and possibly for many others."""
         if limit < self._refused.get(signature, inf):
             self._refused[signature] = limit
-        if family:
-            family_of = self.backlog.family_of
-            self._refused_families.add(family_of(signature))
-            self._sources = [
-                one
-                for one in self._sources
-                if one[3] is not None
-                or one[2] is self.promises
-                or family_of(one[2].signature) not in self._refused_families
-            ]
+        if limit > 0 or len(self._sources) <= MANY_SOURCES or self.all_groups:
+            return
+        with_room = None if self.promises is None else self.promises.groups_with_room()
+        if with_room is not None:
+            kept = {self.promises, *with_room}
+            sources = [one for one in self._sources if one[3] is not None or one[2] in kept]
+            self._sources[:] = sources
             heapq.heapify(self._sources)
 
     def allow(self) -> None:
         """Drop the findings about jobs of equal signatures."""
         if self._refused:
             self._refused.clear()
-            self._refused_families.clear()
             self._is_stale = self.freed
 
     def begin_anew(self) -> None:
@@ -540,7 +538,6 @@ class Walk:
                 and (
                     self._promised_position is None if is_promised else job.signature not in refused
                 )
-                and not self._refused_families
             ):
                 job = self._first_of(source, ranks)
             if job is not None and job.jobid == jobid and job.order == order:
@@ -552,11 +549,13 @@ class Walk:
                     limit = promises.too_long(job)
                     if limit is None:
                         return job
-                    self._refused[job.signature] = limit
+                    self.refuse(job.signature, limit)
                     backlog.effort += LOOKUP_EFFORT
                     if arrival is not None:
                         arrival = self._first_unexamined()
-                    job = source.shorter_since(self._position, limit) if limit > 0 else None
+                    if limit <= 0:
+                        continue  # the first source may be another now
+                    job = source.shorter_since(self._position, limit)
                 elif ranks not in self._unpromised and promises.may_be_promised(job):
                     return job
                 elif promises.would_be_deferred(job):
@@ -580,19 +579,11 @@ class Walk:
             ):
                 position = self._promised_position
         elif ranks is None and self._refused:
-            limit = self._shortest_refused(source.signature)
+            limit = self._refused.get(source.signature, inf)
             if limit < inf:
                 return source.shorter_since(position, limit) if limit > 0 else None
         job: PendingJob | None = source.first_since(position)
         return job
-
-    def _shortest_refused(self, signature: Any) -> float:
-        """Return the limit (seconds) from which on jobs of a signature are skipped: 0 for all,
-        infinity for none."""
-        families = self._refused_families
-        if families and self.backlog.family_of(signature) in families:
-            return 0.0
-        return self._refused.get(signature, inf)
 
     def _first_unexamined(self) -> PendingJob | None:
         """Return the first unexamined job that no refusal of another one covers."""
@@ -603,7 +594,7 @@ class Walk:
                 return job
             if self._position is not None and (job.order, job.jobid) < self._position:
                 return job  # it may have been ahead of the refused one
-            limit = self._shortest_refused(job.signature)
+            limit = self._refused.get(job.signature, inf)
             if limit == inf or job.limit < limit or backlog.effort > 2 * EFFORT_PER_TURN:
                 return job
             job.examined = True

@@ -268,17 +268,10 @@ class Plan(StrategyInForce):
         of others have claimed them."""
         return self._strategy_for(request).closed(request) if request.claimant else 0
 
-    def has_free(self, request: ResourceRequest, for_anyone: bool = False) -> bool:
+    def has_free(self, request: ResourceRequest) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
-        else the cost of a placement.
-
-        Args:
-            for_anyone (bool): also count ranks with claims that exclude this job
-        """
-        strategy = self._strategy_for(request)
-        if for_anyone and request.claimant is not None:
-            request = request.with_claimant(None)
-        return strategy.is_free(request)
+        else the cost of a placement."""
+        return self._strategy_for(request).is_free(request)
 
     def room(self, request: ResourceRequest) -> float:
         """Return the number of nodes or slots of a request with room now, in any groups of ranks and

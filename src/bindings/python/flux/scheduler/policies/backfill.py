@@ -115,7 +115,6 @@ class Backfill(PolicyScheduler):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
         self._predicts = self.ranks.predicts
         backlog = self._backlog
-        backlog.family_of = self.admission.families.__getitem__
         backlog.rooms = RoomIndex()
         if self.promises_all:
             self.decision = BackfillByLatestStart(self, backlog, self._checkpoints)

@@ -620,14 +620,11 @@ class BackfillInOrder(Backfilling):
             self.promise(job, self.plan.earliest(request))
         if job.promised:
             return
-        limit, full = inf, False
-        if admission.families.left_out:
-            # Without room, the owner of an equal request does not matter.
-            full = not self.plan.has_free(request, for_anyone=True)
-        if not full and not (admission.engaged and admission.asks_each):
+        limit = inf
+        if not (admission.engaged and admission.asks_each):
             job.tried = self._updates
             limit = self.plan.too_long(request)
-        self.backlog.block(job, True, limit, family=full)
+        self.backlog.block(job, True, limit)
 
     # -- promises ----------------------------------------------------------------------------------
 

@@ -99,7 +99,6 @@ class SharingRule(TableRule):
     table = "sharing"
     queues_set = "mode"
     changes_requests = True
-    only_takes_away = True  # it only restricts jobs to fewer of the free ranks
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
