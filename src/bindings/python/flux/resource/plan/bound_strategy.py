@@ -358,26 +358,6 @@ def counts_suffice(shape: Shape) -> bool:
     return shape.slot_count.fixed
 
 
-class BoundPromise(Promise):
-    """A promise bound to ranks.
-
-    Attributes:
-        number (int or None): the number of its use of ranks; None if it has no ranks, since it cannot be
-            kept
-        pinned (bool): whether it stays on its ranks
-    """
-
-    def __init__(
-        self, start: float, end: float, request: ResourceRequest, is_open: bool = False
-    ) -> None:
-        self.start = start
-        self.end = end
-        self.request = request
-        self.is_open = is_open
-        self.number: int | None = None
-        self.pinned = False
-
-
 class BoundStrategy(Strategy):
     """Promises as uses of ranks; see `CountedStrategy` for the methods.
 
@@ -388,7 +368,7 @@ class BoundStrategy(Strategy):
     """
 
     moves_per_turn = COMPARED_PER_TURN
-    promises: dict[int, BoundPromise]
+    promises: dict[int, Promise]
 
     def __init__(
         self, pool: PoolWithView, counts: RoomCounts, claims: Claims | None = None
@@ -406,7 +386,7 @@ class BoundStrategy(Strategy):
         # placement by the pool.
         self._overdrawing: set[int] = set()
         self._kept_ids: set[int] = set()  # ids of the promises to no job
-        self._withdrawn: list[BoundPromise] = []  # restorable until the pool changes
+        self._withdrawn: list[Promise] = []  # restorable until the pool changes
         # The placement found for a job and its planned end, until the job starts.
         self._placed: tuple[int, float] | None = None
         self._promised_end: dict[int, float] = {}
@@ -417,10 +397,7 @@ class BoundStrategy(Strategy):
         if self.seen != self._pool.generation:
             self.sync()
         for jobid, promise in promises.items():
-            self._add(
-                jobid,
-                BoundPromise(promise.start, promise.end, promise.request, promise.is_open),
-            )
+            self._add(jobid, promise)
         for jobid, bound in sorted(self.promises.items(), key=lambda one: one[1].start):
             if jobid < 0:
                 self._bind_kept(jobid, bound)
@@ -436,7 +413,7 @@ class BoundStrategy(Strategy):
         new = object.__new__(type(self))
         new.__dict__.update(
             self.__dict__,
-            promises={},
+            promises={jobid: one.copy() for jobid, one in self.promises.items()},
             frozen=True,
             _ranks=self._ranks.copy(),
             _overdrawing=self._overdrawing.copy(),
@@ -444,9 +421,6 @@ class BoundStrategy(Strategy):
             _withdrawn=[],
             _promised_end={},
         )
-        for jobid, one in self.promises.items():
-            new.promises[jobid] = bound = BoundPromise(one.start, one.end, one.request, one.is_open)
-            bound.number, bound.pinned = one.number, one.pinned
         return new
 
     # -- following the pool -------------------------------------------------
@@ -480,7 +454,7 @@ class BoundStrategy(Strategy):
                 self._enter_on(promise, amounts)
         self._sound = False
 
-    def _enter_on(self, promise: BoundPromise, amounts: Iterable[tuple[int, Amounts]]) -> None:
+    def _enter_on(self, promise: Promise, amounts: Iterable[tuple[int, Amounts]]) -> None:
         """Bind a promise to given amounts of ranks, free or not."""
         with_amounts: dict[Amounts, list[int]] = {}
         for rank, taken in sorted(amounts):
@@ -490,7 +464,7 @@ class BoundStrategy(Strategy):
         start, end, claimant = promise.start, promise.end, promise.request.claimant
         promise.number = self._ranks.room.use(start, end, where, demand, claimant)
 
-    def _demand_of(self, promise: BoundPromise, ranks: int) -> Demand | None:
+    def _demand_of(self, promise: Promise, ranks: int) -> Demand | None:
         """Return the demand by which a promise on some ranks (a mask) may be moved; None if it stays
         where it is."""
         if promise.is_open or promise.pinned:
@@ -620,7 +594,7 @@ class BoundStrategy(Strategy):
 
     # -- promises -----------------------------------------------------------
 
-    def _bind(self, promise: BoundPromise, may_move: bool) -> bool:
+    def _bind(self, promise: Promise, may_move: bool) -> bool:
         """Bind a promise to ranks at its time, moving others if `may_move`; return whether there
         are any."""
         now, request = self._pool.clock(), promise.request
@@ -636,7 +610,7 @@ class BoundStrategy(Strategy):
                 self._enter_on(promise, self._ranks.all_of(selected_ranks(placed[0])))
         return promise.number is not None
 
-    def _bind_somewhere(self, promise: BoundPromise) -> None:
+    def _bind_somewhere(self, promise: Promise) -> None:
         """Bind a promise at its time; if that fails, keep ranks for it until its job is told."""
         if promise.is_open or not self._bind(promise, not self.frozen):
             ends = [one.end for one in self.promises.values()]
@@ -646,11 +620,11 @@ class BoundStrategy(Strategy):
             self._sound = False
 
     def keep_free(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
-        promise = BoundPromise(start, end, request)
+        promise = Promise(start, end, request)
         self._add(key, promise)
         return self._bind_kept(key, promise)
 
-    def _bind_kept(self, key: int, promise: BoundPromise) -> bool:
+    def _bind_kept(self, key: int, promise: Promise) -> bool:
         """Bind a promise to no job at its time, regardless of open promises; if that fails, to the
         ranks that running jobs and others of its kind use for the shortest time. Return whether it
         has room."""
@@ -676,13 +650,13 @@ class BoundStrategy(Strategy):
         return False
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        promise = BoundPromise(start, end, request, False)
+        promise = Promise(start, end, request, False)
         if not self._bind(promise, not self.frozen):
             return False
         self._add(jobid, promise)
         return True
 
-    def _add(self, jobid: int, promise: BoundPromise) -> None:
+    def _add(self, jobid: int, promise: Promise) -> None:
         self._sound = self._sound or not self.promises
         self.promises[jobid] = promise
         if jobid < 0:
@@ -736,7 +710,7 @@ class BoundStrategy(Strategy):
         amounts = self._ranks.to_hold(request, [one.end for one in self.promises.values()])
         if amounts is None:
             return False
-        promise = BoundPromise(now, inf, request, True)
+        promise = Promise(now, inf, request, True)
         self._add(jobid, promise)
         self._enter_on(promise, amounts)
         return True
@@ -765,7 +739,7 @@ class BoundStrategy(Strategy):
             return False
         return self._bind_kept(jobid, promise) if jobid < 0 else self._bind_again(promise)
 
-    def _bind_again(self, promise: BoundPromise) -> bool:
+    def _bind_again(self, promise: Promise) -> bool:
         """Bind a promise to other ranks at its time; return whether there are any. If not, it keeps
         its own."""
         before = promise.number
@@ -813,7 +787,7 @@ class BoundStrategy(Strategy):
         index = indices[found] if found < len(indices) else len(row)
         return (index + 1, [index], now) if can_start else (index, [], inf)
 
-    def withdraw(self, jobid: int) -> BoundPromise | None:
+    def withdraw(self, jobid: int) -> Promise | None:
         promise = self.promises.pop(jobid, None)
         if promise is None:
             return None
@@ -834,11 +808,8 @@ class BoundStrategy(Strategy):
         self._withdrawn.clear()
 
     def restore(self, jobid: int, promise: Promise) -> None:
-        if not isinstance(promise, BoundPromise):
-            # It was withdrawn when promises were counted, and all others have been bound since.
-            promise = BoundPromise(promise.start, promise.end, promise.request, promise.is_open)
         self._add(jobid, promise)
-        if promise.number is None:
+        if promise.number is None:  # it may have been counted, and all others have been bound since
             self._bind_somewhere(promise)
             return
         self._withdrawn.remove(promise)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from flux.resource.plan.availability import Amounts
-    from flux.resource.plan.timeline import CountedPromise, UnitKind
+    from flux.resource.plan.strategy import Promise, UnitKind
     from flux.resource.request import Claimant
 
 try:
@@ -102,7 +102,7 @@ class CompiledMoves:
     timeline = CompiledTimeline
     per_turn = MOVES_PER_TURN
 
-    def __init__(self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, Any]) -> None:
+    def __init__(self, promises: dict[int, Promise], profiles: dict[UnitKind, Any]) -> None:
         self._promises, self._profiles = promises, profiles
         self._cdata = owned(lib.promises_create(), lib.promises_destroy)
         #: timelines with promises in C, with these there
@@ -129,7 +129,7 @@ class CompiledMoves:
         if known is not None and lib.promises_opened(self._cdata, known, start, end, count):
             raise MemoryError
 
-    def enter(self, jobid: int, promise: CountedPromise) -> None:
+    def enter(self, jobid: int, promise: Promise) -> None:
         if self._has_all:
             self._pass_to_c(jobid, promise)
 
@@ -185,7 +185,7 @@ class CompiledMoves:
         for jobid, promise in self._promises.items():
             self._pass_to_c(jobid, promise)
 
-    def _pass_to_c(self, jobid: int, promise: CountedPromise) -> None:
+    def _pass_to_c(self, jobid: int, promise: Promise) -> None:
         if promise.is_open:
             return
         line = self._profiles[promise.demand.kind].line

@@ -19,14 +19,15 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.plan import compiled
-from flux.resource.plan.strategy import Strategy, held_by_endless, jobs_last
-from flux.resource.plan.timeline import (
+from flux.resource.plan.strategy import (
     CountedDemand,
-    CountedPromise,
-    CountTimeline,
-    PromiseMoves,
+    Promise,
+    Strategy,
     UnitKind,
+    held_by_endless,
+    jobs_last,
 )
+from flux.resource.plan.timeline import CountTimeline, PromiseMoves
 from flux.resource.pool.inventory import pairs, selected_ranks
 from flux.resource.pool.masks import popcount, take
 from flux.resource.request import Remembered, length_of
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.plan.strategy import Promise
     from flux.resource.pool.contract import JobRecord
     from flux.resource.pool.inventory import Inventory, Selection
     from flux.resource.pool.placement import RoomCounts
@@ -231,7 +231,7 @@ class CountedStrategy(Strategy):
         counts (RoomCounts): counts of its free resources
     """
 
-    promises: dict[int, CountedPromise]
+    promises: dict[int, Promise]
 
     def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
         self._pool, self._state, self.counts = pool, pool.pool_state, counts
@@ -304,12 +304,9 @@ class CountedStrategy(Strategy):
         for jobid, promise in self.promises.items():
             if not self.accepts(promise.request):
                 return False
-            _, demand = self.found[promise.request.shape]
-            promise = CountedPromise(
-                promise.start, promise.end, promise.request, demand, promise.is_open
-            )
+            profile, promise.demand = self.found[promise.request.shape]
             self.restore(jobid, promise)
-            self._profiles[demand.kind].maybe_overdrawn = True  # it may no longer fit
+            profile.maybe_overdrawn = True  # it may no longer fit
         return True
 
     def started(
@@ -326,7 +323,7 @@ class CountedStrategy(Strategy):
                 return  # the next call counts anew
         self.seen = state.generation
 
-    def give_up(self) -> dict[int, CountedPromise]:
+    def give_up(self) -> dict[int, Promise]:
         """Stop counting; return the promises, now the caller's."""
         promises, self.promises = self.promises, {}
         self._forget_profiles()
@@ -450,7 +447,7 @@ class CountedStrategy(Strategy):
         profile, demand = self.found[request.shape]
         if profile.room(start, end) < demand.count:
             return False
-        self.restore(jobid, CountedPromise(start, end, request, demand))
+        self.restore(jobid, Promise(start, end, request, demand=demand))
         return True
 
     def keep_free(self, key: int, request: ResourceRequest, start: float, end: float) -> bool:
@@ -458,7 +455,7 @@ class CountedStrategy(Strategy):
         profile, demand = self.found[request.shape]
         fits: bool = profile.line.least(start, end) >= demand.count
         profile.maybe_overdrawn |= not fits
-        self.restore(key, CountedPromise(start, end, request, demand))
+        self.restore(key, Promise(start, end, request, demand=demand))
         return fits
 
     def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
@@ -466,7 +463,7 @@ class CountedStrategy(Strategy):
         profile, demand = self.found[request.shape]
         if demand.count > profile.total:
             return False
-        self.restore(jobid, CountedPromise(now, inf, request, demand, is_open=True))
+        self.restore(jobid, Promise(now, inf, request, True, demand))
         return True
 
     def pin(self, jobid: int, stays: bool = True) -> None:
@@ -526,7 +523,7 @@ class CountedStrategy(Strategy):
     def moves_per_turn(self) -> int:  # type: ignore[override]
         return self._moves.per_turn
 
-    def withdraw(self, jobid: int) -> CountedPromise | None:
+    def withdraw(self, jobid: int) -> Promise | None:
         """Take out the promise of a job and return it; None if it has none."""
         promise = self.promises.pop(jobid, None)
         if promise is None:
@@ -545,7 +542,6 @@ class CountedStrategy(Strategy):
 
     def restore(self, jobid: int, promise: Promise) -> None:
         """Put back a promise from ``withdraw()``, of this strategy or the one before."""
-        assert isinstance(promise, CountedPromise)
         self.promises[jobid] = promise
         profile = self._profiles[promise.demand.kind]
         if promise.is_open:

@@ -8,7 +8,7 @@ to ranks; the theory is in ``plan.py``, with the switch between them.
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.request import length_of
@@ -22,24 +22,71 @@ if TYPE_CHECKING:
     from flux.resource.request import ResourceRequest
 
 
-OnePromise = TypeVar("OnePromise", bound="Promise")
+class UnitKind(NamedTuple):
+    """Units that are counted together.
+
+    Attributes:
+        ranks (int): mask of the ranks of the units.
+        whole (bool): the units are whole nodes; else single cores.
+    """
+
+    ranks: int
+    whole: bool
+
+
+class CountedDemand(NamedTuple):
+    """The demand of a shape, in units."""
+
+    kind: UnitKind
+    count: int  # type: ignore[assignment]  # the minimum number of units
 
 
 class Promise:
-    """Resources kept for a waiting job.
+    """Resources kept for a waiting job. Its span changes when it moves.
 
     Attributes:
+        span: its start and end, in a list, or an array that compiled code writes to
         start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
         request (ResourceRequest): the job's request.
         is_open (bool): kept from now on, since the possible start of the job is unknown.
+        demand (CountedDemand): kind and number of its units, while it is counted
+        number (int or None): the number of its use of ranks, while it is bound; None if it has no
+            ranks, since it cannot be kept
+        pinned (bool): whether it stays on its ranks
     """
 
-    __slots__ = ()
+    __slots__ = ("span", "request", "is_open", "demand", "number", "pinned")
 
-    start: float
-    end: float
-    request: ResourceRequest
-    is_open: bool
+    demand: CountedDemand
+
+    def __init__(
+        self,
+        start: float,
+        end: float,
+        request: ResourceRequest,
+        is_open: bool = False,
+        demand: CountedDemand | None = None,
+    ) -> None:
+        self.span: Any = [start, end]
+        self.request = request
+        self.is_open = is_open
+        self.demand = demand  # type: ignore[assignment]
+        self.number: int | None = None
+        self.pinned = False
+
+    @property
+    def start(self) -> float:
+        return self.span[0]  # type: ignore[no-any-return]
+
+    @property
+    def end(self) -> float:
+        return self.span[1]  # type: ignore[no-any-return]
+
+    def copy(self) -> Promise:
+        """Return an independent copy."""
+        new = Promise(self.start, self.end, self.request, self.is_open, self.demand)
+        new.number, new.pinned = self.number, self.pinned
+        return new
 
     def is_overdue(self, now: float) -> bool:
         """Return whether its job is late: the start has come, and the end has not."""
@@ -116,7 +163,7 @@ def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], floa
     return due, first
 
 
-def jobs_last(promises: Mapping[int, OnePromise]) -> list[tuple[int, OnePromise]]:
+def jobs_last(promises: Mapping[int, Promise]) -> list[tuple[int, Promise]]:
     """Return ``(id, promise)``, those of `Plan.keep_free` first: they go before those to jobs."""
     return sorted(promises.items(), key=lambda one: one[0] >= 0)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from flux.resource.plan.strategy import Promise, due_of
+from flux.resource.plan.strategy import due_of
 from flux.resource.request import length_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from flux.resource.request import ResourceRequest
+    from flux.resource.plan.strategy import Promise, UnitKind
 
 
 class CountTimeline:
@@ -118,61 +118,6 @@ class CountTimeline:
         return inf if since is None else since
 
 
-class UnitKind(NamedTuple):
-    """Units that are counted together.
-
-    Attributes:
-        ranks (int): mask of the ranks of the units.
-        whole (bool): the units are whole nodes; else single cores.
-    """
-
-    ranks: int
-    whole: bool
-
-
-class CountedDemand(NamedTuple):
-    """The demand of a shape, in units."""
-
-    kind: UnitKind
-    count: int  # type: ignore[assignment]  # the minimum number of units
-
-
-class CountedPromise(Promise):
-    """A promise of a number of units; its span changes when it moves.
-
-    Attributes:
-        demand (CountedDemand): kind and number of units.
-        span: its start and end, in a list, or an array that compiled code writes to.
-    """
-
-    __slots__ = ("span", "request", "is_open", "demand")
-
-    def __init__(
-        self,
-        start: float,
-        end: float,
-        request: ResourceRequest,
-        demand: CountedDemand,
-        is_open: bool = False,
-    ) -> None:
-        self.span: Any = [start, end]
-        self.request = request
-        self.is_open = is_open
-        self.demand = demand
-
-    @property
-    def start(self) -> float:  # type: ignore[override]
-        return self.span[0]  # type: ignore[no-any-return]
-
-    @property
-    def end(self) -> float:  # type: ignore[override]
-        return self.span[1]  # type: ignore[no-any-return]
-
-    def copy(self) -> CountedPromise:
-        """Return an independent copy."""
-        return CountedPromise(self.start, self.end, self.request, self.demand, self.is_open)
-
-
 class PromiseMoves:
     """Moves promises, with the timelines that count them: each is searched for from now on.
 
@@ -188,7 +133,7 @@ class PromiseMoves:
     timeline = CountTimeline
     per_turn = 128
 
-    def __init__(self, promises: dict[int, CountedPromise], profiles: dict[UnitKind, Any]) -> None:
+    def __init__(self, promises: dict[int, Promise], profiles: dict[UnitKind, Any]) -> None:
         self._promises = promises
         self._profiles = profiles
 
@@ -198,7 +143,7 @@ class PromiseMoves:
     def opened(self, line: Any, start: float, end: float, count: int) -> None:
         """Note that units came free in a span of a timeline."""
 
-    def enter(self, jobid: int, promise: CountedPromise) -> None:
+    def enter(self, jobid: int, promise: Promise) -> None:
         """Note that a job's new promise is counted."""
 
     def leave(self, jobid: int) -> None:
