@@ -75,7 +75,7 @@ def test_what_was_found_of_others_does_not_hold_when_something_is_not_kept_free_
     def refuse(backlog, one):
         backlog.block(one, alike=True)
         if one.jobid in (1, 3):
-            backlog.allow()
+            backlog.walk.allow()
 
     backlog.wake(0.0)
     assert looks(backlog, refuse) == [1, 2]

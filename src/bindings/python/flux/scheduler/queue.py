@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from flux.resource.pool.masks import quote
 from flux.scheduler.requests import PendingJob
-from flux.scheduler.walk import JobGroup, OrderedJobs, Walk, entry_of
+from flux.scheduler.walk import JobGroup, OrderedJobs, RoomIndex, Walk, entry_of
 
 if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.pools import RequestFacts
-    from flux.scheduler.walk import Entry, PromisedJobs, RoomIndex
+    from flux.scheduler.walk import Entry, PromisedJobs
 
 #: Mask of all ranks.
 ALL = -1
@@ -270,10 +270,11 @@ class Backlog(PendingQueue):
         readmitted (dict): groups of deferred jobs that their rules readmit; walks queue these one by
             one (`readmit_group`)
         requeue: queues one of these jobs again
-        rooms (RoomIndex): is told of each group that is made or dropped; may be None
+        rooms (RoomIndex): the groups by the room that they need
         effort (float): work of this reactor turn, in examined jobs
         longest (float): maximum wait of a job for examination after an event that could help it,
             seconds
+        walk (Walk): the walk that is under way, or the last one
     """
 
     def __init__(self) -> None:
@@ -287,7 +288,7 @@ class Backlog(PendingQueue):
         self.ranks_of: Callable[[PendingJob], int] | None = None
         self.readmitted: dict[JobGroup, None] = {}
         self.requeue: Callable[[PendingJob], None] = self.push
-        self.rooms: RoomIndex | None = None
+        self.rooms = RoomIndex()
         self.effort: float = 0
         self.longest = 0.0
         #: heap of the jobs not examined since they arrived or an event concerned them alone
@@ -296,8 +297,8 @@ class Backlog(PendingQueue):
         #: not
         self.woken: float | None = None
         self._wakes_all = False
-        #: the current walk, and the time since which its jobs have waited for it
-        self._walk: Walk | None = None
+        self.walk = Walk(self, None, False, False)
+        #: the time since which the jobs of the current walk have waited for it
         self._walk_since: float | None = None
 
     # -- as a queue --------------------------------------------------------------------------------
@@ -390,16 +391,11 @@ class Backlog(PendingQueue):
         if job.promised != promised:
             job.promised = promised
             if not promised:
-                self.promise_dropped()
+                self.walk.promise_was_dropped = True
             if job.queued and promised:
                 self._leave_group(job)
             elif job.queued:
                 self._join_group(entry_of(job))
-
-    def promise_dropped(self) -> None:
-        """Note that a promise was dropped: another job may be promised a start."""
-        if self._walk is not None:
-            self._walk.promise_was_dropped = True
 
     def _clear(self) -> None:
         self.jobs = OrderedJobs()
@@ -407,8 +403,7 @@ class Backlog(PendingQueue):
         for group in list(self.groups.values()):
             self._drop(group)
         self.by_ranks.clear()
-        if self._walk is not None:
-            self._walk.begin_anew()
+        self.walk.begin_anew()
 
     def _join_group(self, entry: Entry) -> None:
         job = entry[2]
@@ -419,8 +414,7 @@ class Backlog(PendingQueue):
             group.add(entry)
             if self.ranks_of is not None:
                 group.ranks = self.ranks_of(job)
-            if self.rooms is not None:
-                self.rooms.enter(group)
+            self.rooms.enter(group)
             self.groups[key] = group
         else:
             group.add(entry)
@@ -446,8 +440,7 @@ class Backlog(PendingQueue):
         """
         if group not in self.readmitted:
             self.readmitted[group] = None
-            if self.rooms is not None:
-                self.rooms.enter(group)
+            self.rooms.enter(group)
             if self.ranks_of is not None:
                 group.ranks = self.ranks_of(group.first)
         self.wake(now)
@@ -462,14 +455,12 @@ class Backlog(PendingQueue):
         O(groups)."""
         for group in [one for one in self.readmitted if not one.is_readmitted]:
             del self.readmitted[group]
-            if self.rooms is not None:
-                self.rooms.leave(group)
+            self.rooms.leave(group)
         return list(self.readmitted)
 
     def _drop(self, group: JobGroup) -> None:
         del self.groups[group.signature]
-        if self.rooms is not None:
-            self.rooms.leave(group)
+        self.rooms.leave(group)
 
     def settle(self) -> list[PendingJob]:
         if self._listed is None:
@@ -576,18 +567,8 @@ class Backlog(PendingQueue):
                 start either: this walk skips them
             limit (float): a limit shorter than the job's that is already too long, in seconds
         """
-        if alike and self._walk is not None:
-            self._walk.refuse(job.signature, min(limit, job.limit))
-
-    def allow(self) -> None:
-        """Drop the findings about jobs alike: some resources are no longer kept free."""
-        if self._walk is not None:
-            self._walk.allow()
-
-    def skip_promised(self, last: PendingJob) -> None:
-        """Skip the promised jobs behind the current one, up to `last`, which were also examined."""
-        if self._walk is not None:
-            self._walk.skip_promised(last)
+        if alike:
+            self.walk.refuse(job.signature, min(limit, job.limit))
 
     def spend(self, effort: float) -> None:
         """Add work of the policy, in examined jobs."""
@@ -612,11 +593,10 @@ class Backlog(PendingQueue):
         while self.woken is not None or self.unexamined:
             woken = self._walk_since = self.woken
             all_groups, self.woken, self._wakes_all = self._wakes_all, None, False
-            walk = self._walk = Walk(self, promises, woken is not None, all_groups)
+            walk = self.walk = Walk(self, promises, woken is not None, all_groups)
             try:
                 yield from walk
             finally:
-                self._walk = None
                 self._walk_since = None
                 if not walk.is_over:
                     self.wake(clock() if woken is None else woken, all_groups)

@@ -366,7 +366,7 @@ class Walk:
     Attributes:
         is_over (bool): whether it has ended
         promise_was_dropped (bool): whether a promise was dropped, so that another job may be
-            promised a start
+            promised a start; set by others
     """
 
     def __init__(
@@ -448,7 +448,7 @@ class Walk:
             heapq.heapify(self._sources)
 
     def allow(self) -> None:
-        """Drop the findings about jobs of equal signatures."""
+        """Drop the findings about jobs of equal signatures: some resources are no longer kept free."""
         if self._refused:
             self._refused.clear()
             self._is_stale = self.freed

@@ -24,7 +24,6 @@ from flux.scheduler.policies.ranks import JobRanks
 from flux.scheduler.policy import PolicyScheduler, reasons_and_estimates, take_order
 from flux.scheduler.queue import Backlog
 from flux.scheduler.times import parse_duration
-from flux.scheduler.walk import RoomIndex
 
 if TYPE_CHECKING:
     from flux.scheduler.policies.backfilling import PromiseBook
@@ -115,7 +114,6 @@ class Backfill(PolicyScheduler):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
         self._predicts = self.ranks.predicts
         backlog = self._backlog
-        backlog.rooms = RoomIndex()
         if self.promises_all:
             self.decision = BackfillByLatestStart(self, backlog, self._checkpoints)
         elif self.ranks.is_used or self.ranks.has_candidates:

@@ -119,7 +119,7 @@ class Backfilling(Decision):
             head, was_promised = self.ahead_of(job), job in self.promises
         self.forget(job)
         if was_promised:
-            self.backlog.allow()  # another job may be promised a start now
+            self.backlog.walk.allow()  # another job may be promised a start now
             policy.start_or_deny(job, alloc, selection_type="reserved")
         elif head is None:
             policy.start_or_deny(job, alloc, selection_type="immediate")
@@ -236,7 +236,7 @@ class PromiseBook:
 
     plan: Plan
 
-    def __init__(self, changed: Callable[[PendingJob, bool], None] | None = None) -> None:
+    def __init__(self, changed: Callable[[PendingJob, bool], None] = lambda *_: None) -> None:
         self._changed = changed
         self.jobs: list[PendingJob] = []  # in queue order; not to be changed by others
         self._ids = array("q")  # of these
@@ -287,8 +287,7 @@ class PromiseBook:
             self.open_ids.discard(job.jobid)
             self._first = min(self._first, when)
         if job not in self:
-            if self._changed is not None:
-                self._changed(job, True)
+            self._changed(job, True)
             position = job.order, job.jobid
             index = bisect_left(self._positions, position)
             self.jobs.insert(index, job)
@@ -346,8 +345,7 @@ class PromiseBook:
             index = bisect_left(self._positions, (job.order, job.jobid))
             del self.jobs[index], self._ids[index], self._positions[index]
             self._by_ranks = None
-            if self._changed is not None:
-                self._changed(job, False)
+            self._changed(job, False)
             self.plan.cancel(job.jobid)
 
     def reorder(self) -> list[PendingJob]:
@@ -461,7 +459,7 @@ class BackfillInOrder(Backfilling):
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.
         rooms, admission = self.backlog.rooms, self.policy.admission
-        if rooms is None or admission.kept_for:
+        if admission.kept_for:
             return None
         # Readmitted jobs are examined once.
         asks_each = bool(self.backlog.readmitted) or (admission.engaged and admission.asks_each)
@@ -580,7 +578,7 @@ class BackfillInOrder(Backfilling):
             looked.pop()
             moved.pop()
         if looked:
-            backlog.skip_promised(looked[-1])
+            backlog.walk.skip_promised(looked[-1])
         if self.policy.forecasts.shows_changes:
             for other in moved:
                 self.show_promise(other, promises.when(other))
@@ -635,7 +633,7 @@ class BackfillInOrder(Backfilling):
 
     def renew(self, job: PendingJob) -> None:
         """Replace a promise that cannot be kept, ahead of all promises to jobs behind this one."""
-        self.backlog.promise_dropped()
+        self.backlog.walk.promise_was_dropped = True
         self.plan.cancel(job.jobid)
         when = self.plan.earliest(job.resource_request)
         if when is None or when > self.policy.now():
@@ -705,7 +703,7 @@ class BackfillInOrder(Backfilling):
         was_promised = job in self.promises
         super().defer(job, why)
         if was_promised:
-            self.backlog.allow()
+            self.backlog.walk.allow()
             self.released()  # its resources may let others start, including jobs ahead of it
 
     def leaves(self, job: PendingJob) -> None:
@@ -727,7 +725,7 @@ class BackfillInOrder(Backfilling):
         # A new plan is cheaper than checking which promises can still be kept.
         lost = self.promises
         self.promises = PromiseBook(self.backlog.set_promised)
-        self.backlog.promise_dropped()
+        self.backlog.walk.promise_was_dropped = True
         for job in lost:
             self.backlog.set_promised(job, False)
             self.policy.forecasts.show_estimate(job, None)

@@ -204,10 +204,8 @@ class BackfillByRank(Backfilling):
             yield from self.deny_impossible(group)
             if number % COMPARED_PER_TURN == 0:
                 yield
-        rooms = self.backlog.rooms
-        assert rooms is not None
         found = []
-        for number, group in enumerate(rooms.with_room(self.plan), 1):
+        for number, group in enumerate(self.backlog.rooms.with_room(self.plan), 1):
             if group.count and self.has_free(group.signature, group.request):
                 found.append(group)
             if number % COMPARED_PER_TURN == 0:

@@ -113,7 +113,7 @@ class PendingReason:
 
     def _excluded(self, job: PendingJob) -> Iterator[dict[str, Any]]:
         """Yield the nodes that each part of the job's constraint excludes."""
-        pool = self._source.pool
+        pool = self._policy.resources
         for part in _parts(SystemAttributes.of_job(job).constraints or {}):
             try:
                 out = pool.ranks & ~pool.ranks_matching(part)
@@ -146,7 +146,7 @@ class PendingReason:
             if examined % JOBS_PER_STEP == 0:
                 yield
             try:
-                if not source.pool.held_ranks(jobid) & wanted:
+                if not self._policy.resources.held_ranks(jobid) & wanted:
                     continue
             except KeyError:
                 continue  # it has ended meanwhile
@@ -172,7 +172,7 @@ class PendingReason:
         ):
             return None
         request = job.resource_request
-        now = self._source.now()
+        now = self._policy.now()
         length = request.duration if request.duration > 0 else MAX_HORIZON_S
         horizon = min(max(length, LIMIT_SEARCH_S), MAX_HORIZON_S)
         (steps,) = yield from self._source.windows([request], horizon, job)

@@ -44,11 +44,11 @@ class QueryService:
         self._reasons = PendingReason(source)
 
     def _head(self) -> dict[str, Any]:
-        return {"now": self._source.now(), "made": self._source.made}
+        return {"now": self._policy.now(), "made": self._source.made}
 
     def _until(self, now: float, horizon: float) -> float:
         """Return the end of an answer over time: the instance may end before its horizon."""
-        end = self._source.pool.expiration or math.inf
+        end = self._policy.resources.expiration or math.inf
         return min(now + horizon, max(now, end))
 
     # -- why ---------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class QueryService:
         source = self._source
         jobspec = as_submitted(asked["jobspec"], source.config.get())
         request = source.parse(jobspec)
-        now = source.now()
+        now = self._policy.now()
         answer: dict[str, Any] = {
             "now": now,
             "made": now,
@@ -142,14 +142,14 @@ class QueryService:
         over = over_policy(jobspec, source.config.get())
         if over is not None:
             return {**answer, "verdict": "never", "reason": printable(over)}
-        end = source.pool.expiration
+        end = self._policy.resources.expiration
         if end and request.duration > end - now:
             # flux-core refuses it, in these words.
             limit, left = duration_text(request.duration), duration_text(max(0.0, end - now), 2)
             reason = f"job duration ({limit}) exceeds remaining instance lifetime ({left})"
             return {**answer, "verdict": "never", "reason": reason}
         try:
-            source.pool.check_feasibility(request)
+            self._policy.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             return {**answer, "verdict": "never", "reason": printable(exc)}
         arguments = {"jobspec": jobspec, "caller": caller, "priority": priority}
@@ -198,7 +198,7 @@ class QueryService:
             raise ValueError("the pool of this scheduler cannot plan")
         yield
         yield from policy.queue_order.find_heads()
-        kinds = source.pool.node_kinds()
+        kinds = self._policy.resources.node_kinds()
         # In strict order no job passes a waiting one.
         stuck = 0
         if not policy.decision.looks_past_heads:
@@ -236,7 +236,7 @@ class QueryService:
         plan = self._source.plan()
         head = self._head()
         now, until = head["now"], self._until(head["now"], horizon)
-        pool = source.pool
+        pool = self._policy.resources
         answer: dict[str, Any] = {
             **head,
             "until": until,
@@ -292,7 +292,7 @@ class QueryService:
         policy, source = self._policy, self._source
         plan = self._source.plan()
         head = self._head()
-        pool = source.pool
+        pool = self._policy.resources
         up, idle = pool.eligible_ranks(), pool.idle_ranks
         reserved = 0
         for jobid in pool.placeholders():

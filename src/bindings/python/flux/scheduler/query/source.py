@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
-    from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.decision import PolicyView
     from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.host import InstanceConfig
@@ -55,19 +54,10 @@ class QuerySource:
     _copied: Any = None  # state of the scheduler at the copy
     _took: float = 0.0  # duration of copying
 
-    @property
-    def pool(self) -> ResourcePool:
-        """The scheduler's pool."""
-        return self.policy.resources
-
-    def now(self) -> float:
-        """Return the time in seconds since the epoch."""
-        return self.policy.now()
-
     def plan(self) -> Plan | None:
         """Return a copy of the plan, with its promises; None if the pool cannot plan. Not to be
         changed for longer than a step."""
-        now, pool = self.now(), self.pool
+        now, pool = self.policy.now(), self.policy.resources
         present = (id(pool), pool.generation, self.events())
         most = MAX_COPY_AGE_S
         if present != self._copied:
@@ -101,7 +91,8 @@ class QuerySource:
         """Yield the jobs that hold resources and end by `limit`, each with its end, the last to end
         first, jobs with equal ends in order of id; if `limit` is infinite, jobs without an end (0)
         come first."""
-        pool, own_ends = self.pool, {**self.policy.admission.own_ends, **self.victim_ends()}
+        pool = self.policy.resources
+        own_ends = {**self.policy.admission.own_ends, **self.victim_ends()}
         if limit == inf:
             endless = [jobid for jobid, end in pool.job_end_times() if not end and jobid >= 0]
             yield from ((jobid, 0.0) for jobid in sorted(endless) if not own_ends.get(jobid))
