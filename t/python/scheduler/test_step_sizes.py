@@ -191,3 +191,40 @@ def test_a_cancel_does_no_more_the_more_shapes_of_jobs_wait_for_a_limit(calls):
         rig.settle()
         spent[shapes] = meter.spent
     assert spent[32] < 1.3 * spent[8] + 100, spent
+
+
+def test_shares_of_many_users_are_computed_together(calls):
+    """When the table comes into force: not one by one, each with the use of all others."""
+    spent = {}
+    for users in (100, 400):
+        rig = Rig(R(NODES, 4), "sched-fifo", "reason-depth=0", estimates=False)
+        rig.alloc(1, whole(NODES, 90000))
+        rig.settle()
+        for user in range(users):
+            rig.alloc(10 + user, whole(NODES, 500), userid=2000 + user)
+        rig.settle()
+        meter = SchedulerMeter(rig, calls)
+        rig.reconfigure({"fairshare": {"half-life": "1d"}})
+        spent[users] = meter.spent
+    assert spent[400] < 4.5 * spent[100], spent
+
+
+def test_a_pass_does_no_more_for_a_shape_the_more_shapes_there_are(calls):
+    """Those of many users, whose jobs share no nodes: a shape is refused for all of them, without a
+    look at all other jobs."""
+    spent = {}
+    for shapes in (60, 240):
+        rig = Rig(R(NODES, 4), estimates=False)
+        rig.load("sched-backfill", "reason-depth=0", config={"sharing": {"all": {"mode": "user"}}})
+        rig.alloc(range(1, NODES + 1), whole(1, 90000))
+        rig.settle()
+        for shape in range(shapes):
+            spec = jobspec(1, nodes=2 + shape % 60, cores=1 + shape // 60, duration=500)
+            for userid in (1000 + shape, 2000 + shape):
+                rig.alloc(userid, spec, userid=userid)
+        rig.settle()
+        meter = SchedulerMeter(rig, calls)
+        come_back(rig)
+        rig.settle()
+        spent[shapes] = meter.spent
+    assert spent[240] < 4.5 * spent[60], spent

@@ -127,6 +127,7 @@ class FairShareRule(CountingRule):
         self._users: dict[int | None, float] = {}
         #: current levels, by which jobs are sorted
         self._levels: dict[Association, Level] = {}
+        self._sorts_soon = False  # whether they are computed again in this turn or the next
         self._in_force = False
         #: timer of the next computation; None: no job is pending
         self._timer: Timer | None = None
@@ -152,6 +153,7 @@ class FairShareRule(CountingRule):
             self.host.order_by_share(None)
 
     def ready(self) -> None:
+        self._levels = self._levels_of(self.uses)
         self.host.order_by_share(self._level_of_job)
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
@@ -202,7 +204,9 @@ class FairShareRule(CountingRule):
         level = self._levels.get(association)
         if level is None:
             # The levels of others are older: compute them together soon.
-            self.host.call_at(self.host.now(), self._sort)
+            if not self._sorts_soon:
+                self._sorts_soon = True
+                self.host.call_at(self.host.now(), self._sort)
             level = self._levels[association] = self._levels_of([association])[association]
         return level
 
@@ -268,6 +272,7 @@ class FairShareRule(CountingRule):
 
     def _sort(self) -> None:
         """Compute the order, and sort the pending jobs again if it has changed."""
+        self._sorts_soon = False
         before = self._levels_of_pending()
         after = self._levels_of(before)
         if _places(before) != _places(after):
@@ -323,15 +328,18 @@ class FairShareRule(CountingRule):
         known = sorted({*used, *jobs}, key=lambda one: (one[0], user_name(one[1])))
         banks = sorted({*self._banks, *(bank for bank, _ in known)})
         of_banks = {bank: self._banks.get(bank, 1.0) for bank in banks}
-        for bank in banks:
-            inside = [one for one in known if one[0] == bank]
+        of_all = sum(of_banks.values())
+        members: dict[str, list[Association]] = {bank: [] for bank in banks}
+        for one in known:
+            members[one[0]].append(one)
+        for bank, inside in members.items():
             of_users = {one: self._users.get(one[1], 1.0) for one in inside}
-            part = _part(of_banks[bank], sum(of_banks.values()))
+            part, of_members = _part(of_banks[bank], of_all), sum(of_users.values())
             rows: list[tuple[Any, float, float, list[Association]]] = [
                 (None, of_banks[bank], part, inside)
             ]
             for one, share in of_users.items():
-                rows.append((one[1], share, part * _part(share, sum(of_users.values())), [one]))
+                rows.append((one[1], share, part * _part(share, of_members), [one]))
             for at, (userid, share, part_of_all, counted) in enumerate(rows):
                 if at and not caller.may_see(userid):
                     continue
