@@ -26,7 +26,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import count, repeat
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
@@ -478,13 +478,9 @@ class Walk:
             if groups is None:
                 groups = [*backlog.groups.values(), *backlog.readmitted]
             self._groups = list(groups)
-        sources: list[tuple[Any, int | None]] = []
+        sources: list[tuple[Any, int | None]] = [(group, None) for group in self._groups]
         self._is_stale = self.promise_was_dropped = False
         self._sources = []
-        if self._position is None and not self._refused:
-            self._sources = self._firsts(self._groups)
-        else:
-            sources += zip(self._groups, repeat(None))
         if promises is not None:
             sources.append((promises, None))
             sources += [
@@ -506,17 +502,6 @@ class Walk:
                 backlog.effort = 0
         heapq.heapify(self._sources)
 
-    def _firsts(self, groups: list[JobGroup]) -> list[tuple[Entry, int, Any, int | None]]:
-        """Return groups as sources, each with its first job: as `_first_of`, without calls."""
-        begun = self._number + 1
-        self._number += len(groups)
-        self.backlog.effort += LOOKUP_EFFORT * len(groups)
-        return [
-            (group.blocks[0][0], number, group, None)
-            for number, group in enumerate(groups, begun)
-            if group.count and not group.is_deferred
-        ]
-
     def _next(self) -> PendingJob | None:
         """Return the first unexamined job or job of a source that must be examined, or None."""
         backlog, sources, refused = self.backlog, self._sources, self._refused
@@ -525,25 +510,14 @@ class Walk:
             arrival = self._first_unexamined() if refused else backlog.first_unexamined()
         if not sources:
             return arrival
-        promises, position = self.promises, self._position
-        job: PendingJob | None
+        promises = self.promises
         while sources:
-            (order, jobid, job), number, source, ranks = sources[0]
-            is_promised = source is promises
-            if not (  # known to be still the first
-                job.queued
-                and job.order == order
-                and job.promised is is_promised
-                and (position is None or (order, jobid) >= position)
-                and (
-                    self._promised_position is None if is_promised else job.signature not in refused
-                )
-            ):
-                job = self._first_of(source, ranks)
+            (order, jobid, _), number, source, ranks = sources[0]
+            job = self._first_of(source, ranks)
             if job is not None and job.jobid == jobid and job.order == order:
                 if arrival is not None and (arrival is job or arrival < job):
                     return arrival
-                if promises is None or is_promised:
+                if promises is None or source is promises:
                     return job
                 if ranks is None:
                     limit = promises.too_long(job)
