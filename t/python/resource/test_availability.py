@@ -118,13 +118,15 @@ def test_both_give_the_same_answers(built, seed):
         else:
             may_move = rng.random() < 0.8
             after = now + rng.choice([0, 0, 7, 40])
-            when = both.ask("earliest", demands, length, after, now, may_move)
+            times = [both.ask("earliest", one, length, after, now, may_move) for one in demands]
+            when = min(times)
+            demand = demands[times.index(when)]
             early = after if rng.random() < 0.5 else now + rng.choice([0, 10, 30])
-            both.ask("can_start", None, demands, early, early + length, True)
+            both.ask("can_start", None, demand, early, early + length, True)
             for number in promises:
-                another, end = [a_demand(rng, totals)], now + a_length(rng)
+                another, end = a_demand(rng, totals), now + a_length(rng)
                 both.of("can_start", number, another, now, end, rng.random() < 0.7)
-            number = both.make("book", demands, -math.inf, now + length, now, may_move)
+            number = both.make("book", demand, -math.inf, now + length, now, may_move)
             if number is not None:  # it can start now
                 for method in ("amounts_of", "drop"):
                     both.of(method, number)
@@ -132,7 +134,7 @@ def test_both_give_the_same_answers(built, seed):
             both.row(row, now, rng.random() < 0.7, rng.random() < 0.7, rng.choice([1, 3, 30]))
             start = rng.choice([early, when])
             if start < math.inf:
-                number = both.make("book", demands, start, start + length, now, may_move)
+                number = both.make("book", demand, start, start + length, now, may_move)
                 assert number is not None or start != when, "what was found is there"
                 if number is not None:
                     promises.append(number)
@@ -154,7 +156,7 @@ def test_a_rank_with_too_few_gpus_has_no_room_for_cores(built):
         both.make("use", -math.inf, NOW + end, [(1, (1, gpus))])
     cores = Demand(2, (1, 0), False, False, 1)
     assert both.ask("room", cores, NOW, NOW + 5) == (0, 0)
-    assert both.ask("earliest", [cores], 5.0, NOW, NOW, False) == NOW + 10
+    assert both.ask("earliest", cores, 5.0, NOW, NOW, False) == NOW + 10
 
 
 @pytest.mark.parametrize("seed", seeds(8, 20))
@@ -165,7 +167,7 @@ def test_what_is_booked_is_never_overdrawn(seed):
     booked = []
     for _ in range(25):
         demand, length = a_demand(rng, totals), a_length(rng)
-        start = here.earliest([demand], length, NOW, NOW, True)
+        start = here.earliest(demand, length, NOW, NOW, True)
         if start < math.inf:
-            booked.append(here.book([demand], start, start + length, NOW, True))
+            booked.append(here.book(demand, start, start + length, NOW, True))
             assert not any(here.overdrawn(number, NOW) for number in booked)

@@ -368,7 +368,8 @@ class State:
             ends = {use.end for use in self.others(job).values() if after < use.end < inf}
             times = (t for t in sorted({after, *ends}) if self.has_licences(job, t, t + job.limit))
             there = next(times, inf)
-            after = room.earliest(job.demands, job.limit, there, now, may_move)
+            first = (room.earliest(d, job.limit, there, now, may_move) for d in job.demands)
+            after = min(first)
             if after in (there, inf):
                 return after
 
@@ -504,7 +505,7 @@ class State:
             return [d for d in demands if room.room(d, now, inf, ())[0] >= d.count]
 
         demands = usable(~others) or usable(-1)
-        since = [room.earliest([demand], inf, now, now, False) for demand in demands]
+        since = [room.earliest(demand, inf, now, now, False) for demand in demands]
         demand = demands[since.index(min(since))]
         ways = [use.where for use in self.running.values() if use.end == inf]
         ways = [where for where in ways if mask(where) & demand.ranks]
@@ -564,7 +565,7 @@ class State:
         """Whether a rule keeps a job from any start now: a limit, its window is over, or it never
         fits between others that repeat."""
         room, now = Availability(self.totals, self.windows), self.now
-        first = room.earliest(job.demands, job.limit, now, now, False)
+        first = min(room.earliest(demand, job.limit, now, now, False) for demand in job.demands)
         if self.windows and job.window is None and first == inf:
             return True
         return job.window not in [None, *self.windows] or job.is_refused or self.is_over(job)

@@ -16,7 +16,7 @@ that is not built, this runs (``plain_availability.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from operator import sub
@@ -131,30 +131,27 @@ class Availability:
         return sum(units.values()), sum(1 << rank for rank in ranks if units[rank])
 
     def earliest(
-        self, demands: Sequence[Demand], length: float, after: float, now: float, may_move: bool
+        self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
-        """Return the first time, from `after` on, at which one of some demands fits for `length`
-        seconds; infinity if there is none.
+        """Return the first time, from `after` on, at which a demand fits for `length` seconds;
+        infinity if there is none.
 
         With `may_move`, promises may move to other ranks for it: up to `MAX_TRIES` times before the
-        first with clear room are tried, for each demand.
+        first with clear room are tried.
         """
         movable = may_move and any(use.demand for use in self.uses)
         fixed = [use for use in self.uses if use.demand is None]
         times = sorted({after, *(use.end for use in self.uses if after < use.end < inf)})
-        first = inf
-        for demand in demands:
-            tries = MAX_TRIES if movable else 0
-            for time in times:
-                end = time + length
-                fits = self.room(demand, time, end)[0] >= demand.count
-                if not fits and tries and self.room(demand, time, end, fixed)[0] >= demand.count:
-                    tries -= 1
-                    fits = self.proof(demand.use(time, end), now, True) is not None
-                if fits:
-                    first = min(first, time)
-                    break
-        return first
+        tries = MAX_TRIES if movable else 0
+        for time in times:
+            end = time + length
+            fits = self.room(demand, time, end)[0] >= demand.count
+            if not fits and tries and self.room(demand, time, end, fixed)[0] >= demand.count:
+                tries -= 1
+                fits = self.proof(demand.use(time, end), now, True) is not None
+            if fits:
+                return time
+        return inf
 
     # -- promises -----------------------------------------------------------
 

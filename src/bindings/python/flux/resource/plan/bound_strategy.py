@@ -214,7 +214,7 @@ class RoomOnRanks:
         for among in choices:
             some = [demand.on(among)._replace(claim=None) for demand in demands]
             if len(some) > 1:
-                some.sort(key=lambda demand: room.earliest([demand], inf, now, now, False))
+                some.sort(key=lambda demand: room.earliest(demand, inf, now, now, False))
             for demand in some:
                 kept = self._to_hold_for(demand, now, last)
                 if kept is not None:
@@ -246,7 +246,7 @@ class RoomOnRanks:
                 demand = demand._replace(count=demand.count - count)
             demand = demand._replace(ranks=demand.ranks & ~chosen)
 
-        enough = min(room.earliest([demand], inf, now, now, False), last)
+        enough = min(room.earliest(demand, inf, now, now, False), last)
         endless = held_by_endless(self._pool, demand.ranks)
         keep(selected_ranks(endless) if endless is not None else 0)
         keep(room.room(demand, now, inf)[1])
@@ -503,7 +503,8 @@ class BoundStrategy(Strategy):
         may_move = not self.frozen and jobs <= MAX_PROMISES
         demands = self._ranks.demands(request)
         if demands:
-            return self._ranks.room.earliest(demands, length, start, now, may_move)
+            find = self._ranks.room.earliest
+            return min([find(demand, length, start, now, may_move) for demand in demands])
         ends = [one.end for one in self.promises.values()]
         return self._ranks.first_placed(request, start, ends)
 
@@ -518,7 +519,7 @@ class BoundStrategy(Strategy):
             until = self._enough_until(demands, now)
             if until < end and (own is None or own.start > until):
                 return False
-            return room.can_start(number, demands, now, end, may_move)
+            return any(room.can_start(number, one, now, end, may_move) for one in demands)
         if number is not None:
             room.leave(number)
         try:
@@ -601,14 +602,21 @@ class BoundStrategy(Strategy):
         promise.number = None
         demands = self._ranks.demands(request)
         if demands:
-            room = self._ranks.room
-            promise.number = room.book(demands, promise.start, promise.end, now, may_move)
+            promise.number = self._book(demands, promise.start, promise.end, now, may_move)
         else:
             index = self._ranks.index_at(promise.start)
             placed = self._ranks.place_at(request, index, promise.start, promise.end)
             if placed is not None:
                 self._enter_on(promise, self._ranks.all_of(selected_ranks(placed[0])))
         return promise.number is not None
+
+    def _book(
+        self, demands: Iterable[Demand], start: float, end: float, now: float, may_move: bool
+    ) -> int | None:
+        """Bind a promise by the first of some demands for which there are ranks. Return its
+        number, or None."""
+        book = self._ranks.room.book
+        return next(filter(None, (book(one, start, end, now, may_move) for one in demands)), None)
 
     def _bind_somewhere(self, promise: Promise) -> None:
         """Bind a promise at its time; if that fails, keep ranks for it until its job is told."""
@@ -846,7 +854,7 @@ class BoundStrategy(Strategy):
             )
         if self.frozen:
             return None
-        number = room.book(demands, -inf, end, now, True)
+        number = self._book(demands, -inf, end, now, True)
         if number is None:
             return None
         index, amounts = pool.index, room.amounts_of(number)

@@ -299,23 +299,16 @@ class CompiledAvailability:
         return self._read(ranks)
 
     def earliest(
-        self, demands: Sequence[Demand], length: float, after: float, now: float, may_move: bool
+        self, demand: Demand, length: float, after: float, now: float, may_move: bool
     ) -> float:
-        find, first = lib.availability_earliest, inf
-        for demand in demands:
-            found = find(self._all, self._in_c(demand), length, after, now, may_move)
-            first = min(first, _known_time(found))
-        return first
+        find, made = lib.availability_earliest, self._in_c(demand)
+        return _known_time(find(self._all, made, length, after, now, may_move))
 
     def book(
-        self, demands: Sequence[Demand], start: float, end: float, now: float, may_move: bool
+        self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
-        bind = lib.availability_book
-        for demand in demands:
-            number = _known(bind(self._all, self._in_c(demand), start, end, now, may_move))
-            if number:
-                return number
-        return None
+        bind, made = lib.availability_book, self._in_c(demand)
+        return _known(bind(self._all, made, start, end, now, may_move)) or None
 
     def enough_until(self, demand: Demand, since: float) -> float:
         made = self._in_c(demand)
@@ -324,14 +317,13 @@ class CompiledAvailability:
     def can_start(
         self,
         number: int | None,
-        demands: Sequence[Demand],
+        demand: Demand,
         now: float,
         end: float,
         may_move: bool,
     ) -> bool:
-        can, own = lib.availability_can_start, number or 0
-        in_c, everything = self._in_c, self._all
-        return any(_known(can(everything, own, in_c(one), now, end, may_move)) for one in demands)
+        can, made = lib.availability_can_start, self._in_c(demand)
+        return bool(_known(can(self._all, number or 0, made, now, end, may_move)))
 
     def first_to_start(
         self,

@@ -108,22 +108,20 @@ class PlainAvailability(Availability):
         return [(rank, units(rank)) for rank in members(demand.ranks)]
 
     def book(
-        self, demands: Sequence[Demand], start: float, end: float, now: float, may_move: bool
+        self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
-        """Bind a promise to ranks at a time by the first of some demands for which there is a way,
-        and enter it. See `Availability.proof`.
+        """Bind a promise to ranks at a time, and enter it. See `Availability.proof`.
 
         Returns:
             The number of the use; None if there is no way, and nothing changed.
         """
-        for demand in demands:
-            promise = demand.use(start, end)
-            found = self.proof(promise, now, may_move)
-            if found is not None:
-                for use, where in found:
-                    use.where = where
-                return self._enter(promise)
-        return None
+        promise = demand.use(start, end)
+        found = self.proof(promise, now, may_move)
+        if found is None:
+            return None
+        for use, where in found:
+            use.where = where
+        return self._enter(promise)
 
     def overdrawn(self, number: int, since: float) -> bool:
         """Return whether, at some moment of a use from `since` on, a rank of it has less than all
@@ -164,13 +162,13 @@ class PlainAvailability(Availability):
     def can_start(
         self,
         number: int | None,
-        demands: Sequence[Demand],
+        demand: Demand,
         now: float,
         end: float,
         may_move: bool,
     ) -> bool:
-        """Return whether one of some demands can start now: it fits until `end`, beside all uses
-        but one (None: beside all), and jobs past their ends. Change nothing.
+        """Return whether a demand can start now: it fits until `end`, beside all uses but one
+        (None: beside all), and jobs past their ends. Change nothing.
 
         Args:
             may_move: whether other promises may be moved for it, as by `book`
@@ -179,10 +177,8 @@ class PlainAvailability(Availability):
             number = None  # it does not count as it is
         if number is not None:
             self.leave(number)
-        can = any(
-            self.room(one, -inf, end)[0] >= one.count
-            or (may_move and self.proof(one.use(-inf, end), now, True) is not None)
-            for one in demands
+        can = self.room(demand, -inf, end)[0] >= demand.count or (
+            may_move and self.proof(demand.use(-inf, end), now, True) is not None
         )
         if number is not None:
             self.enter(number)
@@ -220,6 +216,6 @@ class PlainAvailability(Availability):
             if not most:
                 return index, False
             most -= 1
-            if self.can_start(number, [demand], now, end, may_move):
+            if self.can_start(number, demand, now, end, may_move):
                 return index, True
         return len(numbers), False
