@@ -741,6 +741,35 @@ def test_a_promised_job_is_left_its_room_once_pending_jobs_do_not_all_fit():
     assert rig.started() == [1, 3, 2]
 
 
+def test_no_job_waits_behind_one_that_has_started():
+    """A walk may look at a job once more after its start."""
+    limit = {"per": "bank", "banks": ["a"], "max": {"nodes": 5}, "order": "strict"}
+    rig = load(Backfill, (), {"one": limit}, nodes=10)
+    rig.arrive((1, 9), nodes(4))
+    rig.alloc(2, nodes(4, bank="a"))
+    assert rig.started() == [1, 9]
+    job = rig.sched.pending(2)
+    rig.free(1)
+    assert rig.started() == [1, 9, 2]
+    assert rig.sched.decision.would_be_deferred(job)
+    rig.alloc(3, nodes(1, bank="a"))
+    assert rig.started() == [1, 9, 2, 3]
+
+
+def test_a_job_that_is_offered_what_the_first_waits_for_says_so():
+    """Job 3 of ann is within her limit, but waits for nodes; job 6 could share one of bob's."""
+    limit = {"per": "user", "users": ["7"], "max": {"nodes": 4}, "order": "strict"}
+    rig = load(Backfill, (), {"one": limit})
+    rig.alloc(4, spec(2), userid=8)
+    rig.alloc({1: nodes(2), 2: nodes(1), 3: nodes(2)}, userid=7)
+    assert sorted(rig.started()) == [1, 2, 4]
+    rig.alloc(5, nodes(1), userid=8, priority=20)
+    rig.free(2)
+    rig.alloc(6, spec(1), userid=7)
+    assert rig.started()[3:] == [5]
+    assert rig.reason(6) == "limit one: behind ƒ4, which waits for it"
+
+
 @POLICIES
 def test_slots_over_a_limit_are_not_promised_a_start(policy, args):
     """Twelve slots of four cores a node are three nodes; no other job waits behind them."""

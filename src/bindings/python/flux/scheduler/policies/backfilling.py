@@ -101,7 +101,10 @@ class Backfilling(Decision):
         return True
 
     def would_be_deferred(self, job: PendingJob) -> bool:
-        """Whether a rule keeps a job from starting, so that no other waits for it."""
+        """Whether a rule keeps a job from starting, or it has started, so that no other waits for
+        it."""
+        if job.request.finalized:
+            return True  # its own resources would count against it
         admission = self.policy.admission
         return admission.engaged and next(admission.deferrals(job), None) is not None
 

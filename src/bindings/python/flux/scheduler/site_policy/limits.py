@@ -15,6 +15,7 @@ exceeded any more, they are readmitted one by one until one is reached.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -337,7 +338,10 @@ class LimitRule(ScopedRule):
                 self.find_head(use, use.head)
                 self.readmit_for(use)  # some may be ahead of the head now
 
-    def sentence(self, use: LimitUse, at: int, job: PendingJob | None) -> str:
+    def sentence(
+        self, use: LimitUse, at: int, job: PendingJob | None, needs: int | None = None
+    ) -> str:
+        """`needs`: of what the pool offers the job."""
         if job is None:
             return _sentence(use, at, 0)
         limit = use.entry
@@ -348,9 +352,12 @@ class LimitRule(ScopedRule):
         if head is not None and head is not job and head < job:
             start = f"limit {limit.name}: "
             return behind(head.name, head.userid, start, ", which waits for it")
-        if use.over(self._added(use, job)) is None:
+        added = self._added(use, job)[at] if needs is None else needs
+        if use.used[at] + added <= (limit.most[at] or 0):
             return f"limit {limit.name}: what is left is for a job that was promised a start"
-        return _sentence(use, at, max(1, self._least(job)[at]))
+        if needs is None:
+            return _sentence(use, at, max(1, self._least(job)[at]))
+        return _sentence(use, at, needs, " as nodes are free now")
 
     # -- the pool's offer --------------------------------------------------------------------------
 
@@ -372,11 +379,8 @@ class LimitRule(ScopedRule):
         others: Iterable[Any] = self._smaller(job)
         if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
             others = chain(others, self.without_gpus(job))
-
-        def reason() -> str:  # its numbers change while the job waits
-            alone = self._exceeds_alone(use, job)
-            return alone or _sentence(use, at, needs, " as nodes are free now")
-
+        # Its numbers change while the job waits.
+        reason = partial(self.sentence, use, at, job, needs)
         return Deferral(reason, key=key, instead=others, over=(use, at, needs))
 
     def _smaller(self, job: PendingJob) -> Iterator[Any]:
