@@ -174,6 +174,16 @@ def test_more_time_for_a_running_job_counts():
     assert rig.started() == [1, 2]
 
 
+def test_a_job_that_ends_with_its_window_is_charged_until_then():
+    rig = load()
+    rig.reserve("demo", 0, HOUR, nodes=1, banks=["red"], at_end="cancel")
+    submit(rig, 1, 6, reservation="demo")
+    check(rig, 1)
+    submit(rig, 2, 6)
+    assert rig.started() == [1, 2]
+    check(rig, 7)
+
+
 def test_shared_nodes_are_counted_as_the_pool_gives_them():
     """Four tasks: on how many nodes they will be is known when the pool has chosen."""
     rig = load(bank={**BANK, "max": {"node-hours": 3, "core-hours": 100}})

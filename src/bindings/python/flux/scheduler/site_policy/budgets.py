@@ -155,7 +155,7 @@ class Account(ScopedUse):
         nodes, cores, gpus, jobs = more
         if jobs > 0:
             if known.end is None:
-                known.end = now + known.limit
+                known.end = rule.host.admission.own_ends.get(jobid) or now + known.limit
             if self.promised:
                 self.count_pending(known, -1)
         assert known.end is not None
