@@ -435,8 +435,12 @@ class Player:
         takes = dict(system.get("licenses", {}))
         if "limits" in self.case.features:
             cores = demand.count * (1 if self.state.lines else CORES if demand.whole else each[0])
-            least = 0 if self.state.lines else demand.count if demand.per_node else 0
-            takes[f"nodes {arrival.userid}"] = demand.count if self.state.lines else least
+            least = demand.count
+            if not (self.state.lines or demand.per_node):
+                by_rank = self.pool.slots_by_rank(shape)
+                most = max([slots for slots, some in by_rank if some & ranks], default=0)
+                least = -(-least // most) if most else 0
+            takes[f"nodes {arrival.userid}"] = least
             takes[f"jobs {arrival.userid}"] = 1
             takes[f"cores {system['bank']}"] = cores
         wait = system.get("max-wait")

@@ -576,7 +576,8 @@ class State:
         not assured."""
         for name in job.takes:
             most, unit, _, is_assured = self.counters[name]
-            waiting = sum(other.takes.get(name, 0) for other in self.pending)
+            sure = [one for one in self.pending if unit != RANKS or one.demands[0].per_node]
+            waiting = sum(other.takes.get(name, 0) for other in sure)
             is_known = unit != RANKS or job.demands[0].whole
             if is_assured and not (is_known and self.used(name) + waiting <= most):
                 return

@@ -172,8 +172,6 @@ class LimitUse(ScopedUse):
                 self.pending[at] -= known.least[at]
             if self.claims[0]:
                 self.waits_no_more(jobid)
-            if on is not None and self.waiting and not known.least[0]:
-                self.rule.host.admission.ask_again()  # another may share the nodes of this one
             return
         if self.waiting or self.demoted:
             if self.demoted and self.over(Amount(jobs=1)) is None:
