@@ -4,6 +4,7 @@
 import pytest
 from peers import R, Rig, jobspec, ruled
 
+from flux.scheduler import forecasts
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
 
@@ -84,3 +85,18 @@ def test_as_many_jobs_as_may_are_told_an_expected_start():
     rig.cancel(20, wait=10)
     assert estimates(rig, [*range(1, 12), 21]) == [2, 3, 4, 5, 21]
     assert not rig.logged(3)
+
+
+def test_nothing_is_projected_again_while_nothing_happens(monkeypatch):
+    """Estimates rest longer than reasons, both of which a burst of events has put off."""
+    monkeypatch.setattr(forecasts, "QUIET_TIME_S", 1.0)
+    monkeypatch.setattr(forecasts, "ESTIMATE_INTERVAL_S", 0.15)
+    rig = Rig(R(1, 2), Backfill)
+    rig.arrive(1, jobspec(2, duration=1000))
+    rig.arrive(2, jobspec(2, duration=100), wait=30)
+    rig.arrive(3, jobspec(2, duration=100), wait=0.05)
+    rig.arrive(4, jobspec(2, duration=100), wait=5)
+    assert (rig.estimate(3), rig.estimate(4)) == ((1100, "planned"), (1200, "planned"))
+    count = rig.sched._projections.count
+    rig.wait(60)
+    assert rig.sched._projections.count == count

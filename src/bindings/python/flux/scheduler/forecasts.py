@@ -228,6 +228,9 @@ class Forecasts:
         if quiet:
             self._arm(quiet[0][0] - now)
         if waits:
+            # Reasons and estimates rest for different times: if both could be put off again, each
+            # would ask for the other's forecast, without end.
+            self._reasons_at = -math.inf
             self._forecast()
 
     # -- when jobs start ---------------------------------------------------------------------------
