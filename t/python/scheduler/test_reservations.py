@@ -685,6 +685,18 @@ def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
         assert rig.started() == [1, 2, 3]
 
 
+def test_a_job_of_slots_waits_for_a_reservation_where_its_nodes_have_room():
+    rig = make("sched-fifo", nodes=3)  # of four cores
+    rig.alloc(1, whole(1, 100))
+    rig.reserve("dat", 0, 1000, nodes=2)
+    rig.alloc(2, jobspec(8, duration=10))
+    assert rig.started() == [1]
+    assert rig.reason(2).startswith("2 of 3 nodes are reserved for dat until ")
+    rig.cancel(2)
+    rig.alloc(3, jobspec(9, duration=10))
+    assert rig.reason(3).startswith("insufficient resources: needs 9 slots of 1 core")
+
+
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("args", [(), ("promise=4",)], ids=["", "4"])
 def test_a_late_job_starts_no_passes(module, args):

@@ -104,10 +104,11 @@ class ReservationAnswers(ReservationPart):
         if facts["available"] >= facts["needed"] and facts["reason"]:
             return None, None  # enough is free, but in the wrong place
         if facts["available"] < facts["needed"]:
-            if not wanted & active or facts["unit"] != "nodes":
-                return None, None
-            reserved = popcount(wanted & active)
-            if facts["available"] + reserved < facts["needed"]:
+            room = reserved = popcount(wanted & active)
+            if facts["unit"] == "slots":
+                by_rank = self._host.resources.slots_by_rank(request.shape)
+                room = sum(slots * popcount(mask & wanted & active) for slots, mask in by_rank)
+            if facts["available"] + room < facts["needed"]:
                 return None, None
             names = [e.name for e in self._entries.values() if e.active and e.ranks & wanted]
             first = self._entries[names[0]]
