@@ -2,9 +2,15 @@
 """The command flux sched: its requests, and its output."""
 
 import errno
+import fcntl
 import json
 import math
 import os
+import pty
+import select
+import struct
+import sys
+import termios
 
 import pytest
 
@@ -448,6 +454,31 @@ def test_top_shows_groups(flux_sched):
     out = flux_sched(["top", "--once"], stats={**STATS, "topology": [calm]})
     assert text.partition("   waiting")[0] in out.splitlines()
     assert "wholly free" not in flux_sched(["top", "--once"], stats=STATS)
+
+
+def test_top_is_drawn_again_when_the_terminal_has_another_size(monkeypatch):
+    monkeypatch.setattr(subcommand.flux, "Flux", lambda: Handle(stats=STATS))
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        sys.stdin, sys.stdout = open(0), open(1, "w")  # not those of pytest
+        os._exit(cli.main(["top", "--delay=1h"]))
+
+    def shown():
+        text = b""
+        while not text.endswith(b"q: quit\x1b[K\x1b[J"):
+            assert select.select([terminal], [], [], 60)[0], text
+            text += os.read(terminal, 65536)
+        return text
+
+    shown()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 4, 30, 0, 0))
+    assert b"more lines" in shown()
+    os.write(terminal, b"q")
+    assert os.waitpid(pid, 0)[1] == 0
+    os.close(terminal)
 
 
 def test_top_shows_amounts(flux_sched):

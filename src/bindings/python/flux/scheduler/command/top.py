@@ -167,7 +167,6 @@ def _on_screen(context: Context, view: TopView, delay: float) -> None:
     out, fd = sys.stdout, sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     term = signal.signal(signal.SIGTERM, _quit)
-    resized = signal.signal(signal.SIGWINCH, lambda *_: None)
     try:
         tty.setcbreak(fd)
         out.write(_ENTER)
@@ -177,23 +176,24 @@ def _on_screen(context: Context, view: TopView, delay: float) -> None:
             lines = view.lines(answer, size.columns, size.lines - 1)
             out.write(_HOME + "\r\n".join(_coloured(line) + "\x1b[K" for line in lines) + _CLEAR)
             out.flush()
-            if _quits(fd, delay):
+            if _quits(fd, delay, size):
                 return
     except KeyboardInterrupt:
         return
     finally:
         signal.signal(signal.SIGTERM, term)
-        signal.signal(signal.SIGWINCH, resized)
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
         out.write(_LEAVE)
         out.flush()
 
 
-def _quits(fd: int, delay: float) -> bool:
-    """Wait `delay` seconds. Return True at once if the user quits."""
+def _quits(fd: int, delay: float, size: os.terminal_size) -> bool:
+    """Wait `delay` seconds, or until the terminal has another size. Return True at once if the user
+    quits."""
     until = time.monotonic() + delay
-    while (left := until - time.monotonic()) > 0:
-        if select.select([fd], [], [], left)[0] and os.read(fd, 1) in (b"q", b"Q", b"\x04", b""):
+    while (left := until - time.monotonic()) > 0 and shutil.get_terminal_size() == size:
+        is_ready = select.select([fd], [], [], min(left, 0.2))[0]
+        if is_ready and os.read(fd, 1) in (b"q", b"Q", b"\x04", b""):
             return True
     return False
 
