@@ -106,3 +106,16 @@ def test_runs_that_did_not_end_by_themselves(tmp_path):
     (tmp_path / "script").write_text("2h stop")
     said = flux("--again", out, code=1).stdout
     assert said.endswith(f"sched-fifo: it failed ({why}) then, and did not fail now\n")
+
+
+def test_again_repeats_each_call_and_names_each_changed_policy(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(first_scheduler("pass"))
+    flux("sample --jobs=50 --scheduler=./one.py --scheduler=./two.py -q -o out", cwd=tmp_path)
+    flux("sample --jobs=50 --scheduler=sched-fifo -q -o out --resume", cwd=tmp_path)
+    with open(tmp_path / "two.py", "a") as stream:
+        stream.write("# changed\n")
+    assert flux("--again", tmp_path / "out").stdout.splitlines() == [
+        f"changed since: {tmp_path}/two.py was changed",
+        *(f"{name}: all 50 jobs start when they did" for name in ("one", "two", "sched-fifo")),
+    ]

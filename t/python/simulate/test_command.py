@@ -366,6 +366,11 @@ def test_no_run_outlives_the_command(signum):
         ("sample --gpus-per-node=0 --conf=conf.toml", "make a machine; conf.toml is another one"),
         ("sample --R=R.json --conf=conf.toml", "R and the resource.config"),
         ("--live --nodes=8", "--nodes: the machine is that of the running instance"),
+        (
+            "--live --memory-per-node=8G",
+            "--memory-per-node: the machine is that of the running instance",
+        ),
+        ("--live --odds=2", "--odds: the jobs are those of the running"),
         ("--live --limits=run --seeds=3", "--limits, --seeds: the jobs are those of the running"),
         ("--live --scale-arrivals=0.5", "--scale-arrivals: the jobs are those of the running"),
         ("--model=lublin --format=swf", "--format: jobs of a model come from no file"),
@@ -708,6 +713,18 @@ def test_warnings_are_said_with_q_and_kept(tmp_path):
     kept = json.loads((tmp_path / "out" / "sched-fifo" / "summary.json").read_text())["warnings"]
     assert [text.split(":")[0][:20] for text in kept] == ["the offered load is "]
     assert f"WARNING: {kept[0]}\n" == flux_here("compare", tmp_path / "out").stderr
+
+
+def test_what_is_said_of_one_workload_of_a_sweep_names_it(tmp_path):
+    done = flux("sample --jobs=60 --nodes=64,128 --scheduler=sched-fifo -o out", cwd=tmp_path)
+    again = flux_here("compare", tmp_path / "out")
+    larger = "WARNING: nodes=64: 3 of 60 jobs request more than the machine has"
+    assert larger in done.stderr and larger in again.stderr
+    assert larger in (tmp_path / "out" / "report.html").read_text()
+    refused = "sched-fifo (nodes=64): 3 jobs were refused; job 34:"
+    assert refused in done.stdout and refused in again.stdout
+    load = "WARNING: scale-arrivals=0.1: the offered load is "
+    assert load in flux("sample --jobs=60 --scale-arrivals=1,0.1 -q").stderr
 
 
 def test_a_warning_of_a_scheduler_is_said_with_q(tmp_path):

@@ -22,36 +22,46 @@ SOFTWARE = {"versions": "versions", "commit": "the commit", "sources": "the libr
 
 
 def again(directory, main):
-    """Repeat the run of a directory of results, in a temporary directory, by ``main(words)``. Return
-    0 if all jobs start at the recorded times, else 1. Raises ValueError if there are no results, or
-    their provenance lacks the command or the directory."""
+    """Repeat the calls that left results in a directory, each in a temporary directory, by ``main(words)``. Return 0 if all
+    jobs start at the recorded times, else 1. Raises ValueError if there are no results, or their provenance lacks the
+    command or the directory."""
     former = reading.find([directory])
-    record = former[0].provenance
-    if "command" not in record or "directory" not in record:
-        raise ValueError(f"{directory}: it does not say which command made it, or where")
-    if record["options"].get("live"):
-        raise ValueError(f"{directory}: it is of a running instance (--live), which has changed")
-    for line in _changes(record):
+    calls = {}
+    for one in former:
+        record = one.provenance
+        if "command" not in record or "directory" not in record:
+            raise ValueError(f"{directory}: it does not say which command made it, or where")
+        if record["options"].get("live"):
+            raise ValueError(
+                f"{directory}: it is of a running instance (--live), which has changed"
+            )
+        words = _without_output(shlex.split(record["command"])[2:])
+        calls.setdefault((record["directory"], *words), []).append(one)
+    for line in _changes([one.provenance for one in former]):
         print(f"changed since: {line}")
-    words = _without_output(shlex.split(record["command"])[2:])
-    here = os.getcwd()
     same = True
+    for (where, *words), results in calls.items():
+        for one, text in _repeat(where, words, results, main):
+            same = same and text.startswith("all ")
+            print(f"{_label(one)}: {text}")
+    return 0 if same else 1
+
+
+def _repeat(where, words, former, main):
+    """Repeat a call in the directory `where`. Return its results, each with the comparison."""
+    here = os.getcwd()
     with tempfile.TemporaryDirectory(prefix="flux-simulate-") as output:
         try:
-            os.chdir(record["directory"])
+            os.chdir(where)
         except OSError as exc:
-            raise ValueError(f"{record['directory']}: {exc.strerror}") from None
+            raise ValueError(f"{where}: {exc.strerror}") from None
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 code = main([*words, "-q", "-o", output])
         finally:
             os.chdir(here)
         found = {_place(one, output): one for one in reading.find([output])} if code != 2 else {}
-        for one in former:
-            text = _comparison(one, found.get(_place(one, one.base)))
-            same = same and text.startswith("all ")
-            print(f"{_label(one)}: {text}")
-    return 0 if same else 1
+        return [(one, _comparison(one, found.get(_place(one, one.base)))) for one in former]
 
 
 def _label(result):
@@ -85,20 +95,24 @@ def _comparison(former, new):
     return f"{len(others):,} of {len(then):,} jobs start at other times, the first: {others[0]}"
 
 
-def _changes(record):
-    """Yield the differences from the provenance of the results, as texts."""
+def _changes(records):
+    """Yield the differences from the provenance of results, as texts, each once."""
     now = origin.software()
-    for key, name in SOFTWARE.items():
-        if record.get(key) != now[key]:
-            yield f"{name}: {record.get(key)} then, {now[key]} now"
-    files = {one["path"]: one["sha256"] for one in record["files"]}
-    scheduler = record["scheduler"]
-    files.update({scheduler["path"]: scheduler["sha256"]}, **scheduler.get("files", {}))
-    for path, known in files.items():
-        path = os.path.join(record["directory"], path)
+    texts, files = {}, {}
+    for record in records:
+        for key, name in SOFTWARE.items():
+            if record.get(key) != now[key]:
+                texts[f"{name}: {record.get(key)} then, {now[key]} now"] = None
+        scheduler = record["scheduler"]
+        known = {one["path"]: one["sha256"] for one in record["files"]}
+        known.update({scheduler["path"]: scheduler["sha256"]}, **scheduler.get("files", {}))
+        for path, then in known.items():
+            files[os.path.join(record["directory"], path), then] = None
+    yield from texts
+    for path, then in files:
         if not os.path.isfile(path):
             yield f"{path} is not there"
-        elif digest(path) != known:
+        elif digest(path) != then:
             yield f"{path} was changed"
 
 

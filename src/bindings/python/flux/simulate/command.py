@@ -29,7 +29,7 @@ NEED_OUTPUT = ("eventlogs", "swf", "resume", "force", "diff")
 #: Options on jobs, not valid for the running instance.
 ABOUT_JOBS = (
     "format", "limits", "estimates", "window", "jobs", "scale_arrivals", "seeds", "shake", "dependencies", "status",
-    "save_trace", "failures",
+    "save_trace", "failures", "odds",
 )  # fmt: skip
 #: Options without effect if the trace is only written.
 ABOUT_RUNS = (
@@ -153,7 +153,7 @@ def check_usage(options):
     if options.live:
         refuse(ABOUT_JOBS, "the jobs are those of the running instance (--live)")
         text = "the machine is that of the running instance (--live), or an --R"
-        refuse(arguments.ABOUT_NODES, text)
+        refuse((*arguments.ABOUT_NODES, "memory_per_node"), text)
     if options.save_trace:
         refuse(ABOUT_RUNS, "--save-trace writes the jobs, and runs nothing")
     if not options.output:
@@ -269,9 +269,10 @@ class Call:
 
     def _announce(self, cases, policies):
         from flux.resource.plan import compiled
+        from flux.simulate.results.table import misleading
 
         workload = cases[0].workload
-        for line in dict.fromkeys(one for case in cases for one in case.workload.notes.warnings):
+        for line in misleading([(case.label, case.workload.notes.warnings) for case in cases]):
             self.print(f"WARNING: {line}", sys.stderr)
         for line in workload.notes.lines(with_warnings=False):
             self.say(f"  {line}")

@@ -57,8 +57,7 @@ def in_order(results):
 
 def _show(results, options):
     summaries = [result.summary for result in results]
-    warnings = dict.fromkeys(text for one in summaries for text in one.get("warnings", ()))
-    for text in [*warnings, *table.logged(summaries)]:
+    for text in [*table.warnings(summaries), *table.logged(summaries)]:
         print(f"WARNING: {text}", file=sys.stderr)
     if not any(result.provenance.get("seed") is not None for result in results):
         for number, result in zip(table.number_of(summaries), results):

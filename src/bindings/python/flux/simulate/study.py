@@ -14,7 +14,7 @@ from flux.simulate.policy import plugin_of
 from flux.simulate.results import losses, statistics
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, bounded_slowdown
 from flux.simulate.results.output import make_room, taken
-from flux.simulate.results.table import logged
+from flux.simulate.results.table import logged, misleading
 from flux.simulate.script import Script
 from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Trace, case_text, variant_text
@@ -340,7 +340,7 @@ def simulate(
         return provenance(case, settings, files)
 
     cases = trace.cases(seeds)
-    for text in dict.fromkeys(one for case in cases for one in case.workload.notes.warnings):
+    for text in misleading([(case.label, case.workload.notes.warnings) for case in cases]):
         warnings.warn(text, stacklevel=2)
     tasks = tasks_of(cases, policies, settings, output, describe, keep=True)
     with contextlib.ExitStack() as held:

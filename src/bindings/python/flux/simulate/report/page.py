@@ -29,7 +29,10 @@ def page(summaries, title, notes=(), losses=(), provenance=()):
     policy but the first, and of `run.provenance_of`."""
     variants = table.by_variant(summaries)
     _, first = variants[0]
-    parts = [f"<h1>{escape(title)}</h1>", tables.listed(notes, "notes")]
+    # The notes are those of the first workload.
+    said = [f"WARNING: {text}" for text in table.warnings(summaries)]
+    said += [line for line in notes if not line.startswith("WARNING: ")]
+    parts = [f"<h1>{escape(title)}</h1>", tables.listed(said, "notes")]
     count = max(len(table.by_policy(some)) for _, some in variants)
     if len(variants) > 1:
         parts.append(_sweep(variants))

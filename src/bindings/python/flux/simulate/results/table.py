@@ -5,7 +5,7 @@ import math
 
 from flux.simulate.results.metrics import class_names, span_text
 from flux.simulate.results.statistics import interval, paired, verdict
-from flux.simulate.trace import variant_text
+from flux.simulate.trace import case_text, variant_text
 from flux.simulate.workload.text import counted
 
 
@@ -175,11 +175,41 @@ def class_table(summaries):
     return lines(rows)
 
 
+def workload_of(summary):
+    """Return the name of a run's workload in its study; "" if the study has one."""
+    return case_text(variant_text(summary.get("variant") or {}), summary.get("seed"))
+
+
+def run_of(summary):
+    """Return the name of a run: its policy, with its workload if the study has several."""
+    workload = workload_of(summary)
+    return f"{summary['policy']} ({workload})" if workload else summary["policy"]
+
+
+def misleading(warned):
+    """Return the warnings of workloads, [(name, texts)], as lines, each once. One that not all workloads have begins with the
+    names of those that have it."""
+    names = {}
+    for name, texts in warned:
+        for text in texts:
+            names.setdefault(text, {})[name] = None
+    number = len({name for name, _ in warned})
+    return [
+        text if len(some) == number else f"{'; '.join(some)}: {text}"
+        for text, some in names.items()
+    ]
+
+
+def warnings(summaries):
+    """Return the warnings of the workloads of runs, as `misleading`."""
+    return misleading([(workload_of(one), one.get("warnings", ())) for one in summaries])
+
+
 def remarks(summaries, with_failures=True):
     """Return remarks on the table."""
     found = []
     for summary in summaries:
-        figures, name = summary["figures"], summary["policy"]
+        figures, name = summary["figures"], run_of(summary)
         if summary.get("failed"):
             if not with_failures:
                 continue
@@ -190,7 +220,11 @@ def remarks(summaries, with_failures=True):
             found.append(f"{name}: {text}")
         if figures["rejected"]:
             text = f"{name}: {counted(figures['rejected'], 'job was', 'jobs were')} refused"
-            others = [one["figures"]["rejected"] for one in summaries if not one.get("failed")]
+            others = [
+                one["figures"]["rejected"]
+                for one in summaries
+                if not one.get("failed") and workload_of(one) == workload_of(summary)
+            ]
             if min(others) < figures["rejected"]:
                 text += " that another started: its figures are those of the jobs that it chose, and compare with no others"
             found.append(text + (f"; {summary['refusal']}" if summary.get("refusal") else ""))
@@ -215,7 +249,7 @@ def logged(summaries):
                 if count == 1
                 else f"{count:,} warnings in its log, the first"
             )
-            found.append(f"{summary['policy']}: {which}: {first}")
+            found.append(f"{run_of(summary)}: {which}: {first}")
     return found
 
 
