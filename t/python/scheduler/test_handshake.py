@@ -318,6 +318,14 @@ def test_unknown_writers_fall_back(writer, warned):
     assert len(rig.logged(INFO)) == 1 + warned
 
 
+def test_a_resource_graph_of_fluxion_is_warned_of():
+    rig = Rig(R(1, 1, scheduling={"graph": {"nodes": [], "edges": []}}), Guide)
+    (text,) = rig.logged(WARNING)
+    assert text.startswith(
+        "R.scheduling has a resource graph of Fluxion, which is copied into R of each job"
+    )
+
+
 def test_paths_agree_with_the_bindings():
     from flux.job import JobID
 

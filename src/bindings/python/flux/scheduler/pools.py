@@ -112,6 +112,11 @@ def choose(scheduler: Any, R: dict[str, Any]) -> Any:
             scheduler.log.info(
                 f"R.scheduling.writer={writer!r}: no pool class of that name, using the default"
             )
+        if "graph" in scheduling:
+            scheduler.log.warning(
+                "R.scheduling has a resource graph of Fluxion, which is copied into R of each job:"
+                " 'From Fluxion' in the guide has a way out"
+            )
         return ResourcePool
     return found
 
