@@ -100,6 +100,44 @@ def test_nobody_waits_to_be_examined_once_all_have_left():
     assert backlog.stats(500.0)["unlooked_longest"] == 0.0
 
 
+class NoPromises:
+    """No promises, and room for all groups by counts. `looks`: number of looks for these."""
+
+    def __init__(self, backlog):
+        self.backlog, self.looks = backlog, 0
+
+    def groups_with_room(self):
+        self.looks += 1
+        return list(self.backlog.groups.values())
+
+    def due(self):
+        return []
+
+    def first_since(self, position):
+        return None
+
+    def too_long(self, job):
+        return None
+
+
+@pytest.mark.parametrize("starts", [0, 3])
+def test_groups_with_room_are_found_anew_only_after_starts(starts):
+    """Not for each job that cannot start although it may have room: its room is unknown, say."""
+    backlog = backlog_of(*[job(jobid, shape=jobid) for jobid in range(1, 101)])
+    looks(backlog)
+    promises = NoPromises(backlog)
+    backlog.wake(0.0)
+    for one in backlog.to_examine(lambda: 0.0, promises):
+        if one is None:
+            continue
+        if one.jobid <= 10 * starts and one.jobid % 10 == 0:
+            one.request.finalized = True
+            backlog.remove(one)
+        else:
+            backlog.block(one, alike=True, limit=0.0)
+    assert promises.looks == 1 + starts
+
+
 @pytest.mark.parametrize("size", [1000, 4000])
 def test_many_arrivals_are_skipped_in_turns_after_one_refused_job(size):
     """However many come at once, a pass gives way after it has passed over some of them."""

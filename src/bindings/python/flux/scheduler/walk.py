@@ -394,6 +394,7 @@ class Walk:
         self._unpromised: set[int] = set()
         # signature -> limit that was too long to start
         self._refused: dict[Any, float] = {}
+        self._has_started = False  # whether a job has left since groups with room were found
 
     def __iter__(self) -> Iterator[PendingJob | None]:
         backlog, arrivals = self.backlog, 0
@@ -402,6 +403,7 @@ class Walk:
             if job.queued and not job.request.finalized:
                 yield job
                 backlog.effort += 1
+                self._has_started |= job.request.finalized
         while True:
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
@@ -429,6 +431,7 @@ class Walk:
                         heapq.heappop(backlog.unexamined)
                 yield job
                 backlog.effort += 1
+                self._has_started |= job.request.finalized
         self.is_over = True
 
     # -- findings of the policy --------------------------------------------------------------------
@@ -438,8 +441,11 @@ class Walk:
         0 shows that starts have left no room for them, and possibly for many others."""
         if limit < self._refused.get(signature, inf):
             self._refused[signature] = limit
-        if limit > 0 or len(self._sources) <= MANY_SOURCES or self.all_groups:
+        if not self._has_started or limit > 0 or self.all_groups:
             return
+        if len(self._sources) <= MANY_SOURCES:
+            return
+        self._has_started = False
         with_room = None if self.promises is None else self.promises.groups_with_room()
         if with_room is not None:
             kept = {self.promises, *with_room}
@@ -478,6 +484,7 @@ class Walk:
             if groups is None:
                 groups = [*backlog.groups.values(), *backlog.readmitted]
             self._groups = list(groups)
+            self._has_started = False
         sources: list[tuple[Any, int | None]] = [(group, None) for group in self._groups]
         self._is_stale = self.promise_was_dropped = False
         self._sources = []
