@@ -98,10 +98,7 @@ def _event(
             return
         if arguments is not None:
             self._passes.events += 1
-            try:
-                getattr(self, method)(*arguments)
-            except Exception:
-                self._errors.report(name, trace=True)
+            self._errors.guard(name, getattr(self, method), *arguments)
             self._request_schedule()
 
     return handle
@@ -512,13 +509,7 @@ class Scheduler(BrokerModule):
         before = pool.generation
         self._errors.guard(f"free: {host.name_of(jobid)}", pool.free, jobid)
         if pool.generation != before:
-            self._tell_released()
-
-    def _tell_released(self) -> None:
-        try:
-            self.released()
-        except Exception:
-            self._errors.report("released", trace=True)
+            self._errors.guard("released", self.released)
 
     # -- the start, and the resources --------------------------------------------------------------
 
@@ -679,7 +670,7 @@ class Scheduler(BrokerModule):
     def _update(self, update: dict[str, Any]) -> None:
         helpful, errors = apply_update(self.resources, update, self.log, self._warned)
         if helpful:
-            self._tell_released()
+            self._errors.guard("released", self.released)
         for key, exc in errors:
             self._errors.report(f"resource update: {key}={update[key]!r}: {exc}")
 
@@ -731,7 +722,7 @@ class Scheduler(BrokerModule):
             # Uncertain resources stay allocated: better idle until a reload than allocated twice.
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return
-        self._tell_released()
+        self._errors.guard("released", self.released)
         self._requests.freed(jobid, final)
         if final and lost is not None:
             del self._lost_at_hello[jobid]
@@ -749,7 +740,7 @@ class Scheduler(BrokerModule):
             jobid, expiration = messages.read_expiration(msg)
             self._passes.events += 1
             self.expiration(msg, jobid, expiration)
-            self._tell_released()
+            self._errors.guard("released", self.released)
             self._request_schedule()
 
         self._responder.serve(msg, serve)

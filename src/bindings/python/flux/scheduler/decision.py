@@ -33,7 +33,6 @@ class PolicyView(OrderingPolicy, Protocol):
     reason_depth: int
     planning: Planning
     queue_order: QueueOrder
-    resources: ResourcePool
     running: dict[int, RunningJob]
     started_jobs: dict[str, int]
     loaded_at: float

@@ -312,10 +312,7 @@ class Passes:
         if self.when_empty or self.requests.queue:
             if self.main.soon is None:  # else no time passes in a pass
                 self.pace.event(self.clock.now())
-            try:
-                self.scheduler.start_schedule()
-            except Exception:
-                self.errors.report("start_schedule", trace=True)
+            self.errors.guard("start_schedule", self.scheduler.start_schedule)
         else:
             if self.main.generator is not None:
                 self.close()

@@ -300,7 +300,7 @@ class PolicyScheduler(Scheduler):
 
     def look_again(self) -> None:
         """Request a pass that examines blocked jobs again, for an event other than a message."""
-        self._tell_released()
+        self._errors.guard("released", self.released)
         self._request_schedule()
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:

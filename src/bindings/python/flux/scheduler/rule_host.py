@@ -42,7 +42,6 @@ def signature_of(request: Any, marks: Any) -> Any:
 class HostedPolicy(PolicyView, Protocol):
     """The members of a `PolicyScheduler` used by rules, through a `RuleHost`."""
 
-    admission: AdmissionControl
     queue_names: QueueNames
     forecasts: Forecasts
 
@@ -53,8 +52,6 @@ class HostedPolicy(PolicyView, Protocol):
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
     ) -> None: ...
-
-    def defer(self, job: PendingJob, why: JobDeferred) -> None: ...
 
     def order(self, job: PendingJob) -> Any: ...
 

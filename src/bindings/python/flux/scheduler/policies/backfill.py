@@ -35,6 +35,20 @@ PROFILES = {
 }
 
 
+def parse_promises(name: str, value: str) -> int | None:
+    """Parse ``promise=`` or one of its older names. Return the maximum number of promises; None if
+    there is none."""
+    if value == "head":
+        return 1
+    if value in ("all", "unlimited"):
+        return None
+    if value.isascii() and value.isdigit():
+        return int(value)
+    raise ValueError(
+        f"{name}={value!r} is invalid: expected a number, 'head', 'unlimited' or 'all'"
+    )
+
+
 class Backfill(PolicyScheduler):
     """Backfilling with promises: EASY with one promise (Lifka 1995), conservative backfill with one
     for every job (Mu'alem and Feitelson 2001).
@@ -99,7 +113,8 @@ class Backfill(PolicyScheduler):
             self._pending_args = [*PROFILES[value], *self._pending_args]
         for name in ("reservations", "promises", "promise"):
             for value in self.take_argument(name):
-                self._take_promises(name, value)
+                self.promises_limit = parse_promises(name, value)
+                self.promises_all = value == "all"
         for value in self.take_argument("guarantee"):
             if value not in ("kept", "none"):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
@@ -122,20 +137,6 @@ class Backfill(PolicyScheduler):
             self.decision = BackfillInOrder(self, backlog)
         if not compiled.is_built():
             self.log.info(compiled.NOT_BUILT)
-
-    def _take_promises(self, name: str, value: str) -> None:
-        """Parse ``promise=`` or one of its older names."""
-        self.promises_all = value == "all"
-        if value == "head":
-            self.promises_limit = 1
-        elif value in ("all", "unlimited"):
-            self.promises_limit = None
-        elif value.isascii() and value.isdigit():
-            self.promises_limit = int(value)
-        else:
-            raise ValueError(
-                f"{name}={value!r} is invalid: expected a number, 'head', 'unlimited' or 'all'"
-            )
 
     @property
     def promises(self) -> PromiseBook:
