@@ -66,7 +66,7 @@ def test_what_nodes_have(table, said):
         ({"memory": {"hosts": {"n[": 1}}}, "memory.hosts: invalid hostlist"),
         ({"memory": {"hosts": 3}}, "memory.hosts=3: expected a table"),
         ({"memory": {"each": 1, "default": "x"}}, "memory.default='x': expected"),
-        ({"a b": 1}, "'a b' is no name"),
+        ({"a b": 1}, "'a b' is not a name"),
         ({f"a{n}": 1 for n in range(9)}, "9 of them, at most 8"),
     ],
 )
