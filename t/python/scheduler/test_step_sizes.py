@@ -228,3 +228,23 @@ def test_a_pass_does_no_more_for_a_shape_the_more_shapes_there_are(calls):
         rig.settle()
         spent[shapes] = meter.spent
     assert spent[240] < 4.5 * spent[60], spent
+
+
+def test_reasons_of_the_first_jobs_cost_no_more_the_more_jobs_are_deferred(calls):
+    most = {}
+    for pending in (300, 1200):
+        rig = Rig(R(NODES, 4))
+        limits = {"user": {"per": "user", "max": {"jobs": 1}}}
+        args = ("reason-depth=8", "estimate-depth=0", "odds-depth=0")
+        rig.load("sched-backfill", *args, config={"limits": limits})
+        rig.alloc(1, whole(1, 90000), userid=7)
+        rig.settle()
+        for jobid in range(100, 100 + pending):
+            rig.alloc(jobid, whole(1, 500), userid=7)
+        rig.settle()
+        rig.wait(5)
+        assert len(rig.sched.admission.deferred) == pending and rig.reason(100)
+        meter = SchedulerMeter(rig, calls)
+        rig.arrive(9999, whole(1, 500), userid=7, wait=5)
+        most[pending] = meter.longest
+    assert most[1200] < 1.3 * most[300] + 300, most

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -59,9 +60,13 @@ class DeferredJobs:
         found = self.by_id.get(jobid)
         return found is not None and not found[3].is_deferred
 
-    def in_order(self) -> list[PendingJob]:
-        """Return the deferred jobs in queue order.  Costs a sort of them."""
-        return sorted(found[0] for found in self.by_id.values())
+    def in_order(self, most: int | None = None) -> list[PendingJob]:
+        """Return the first `most` deferred jobs (None: all) in queue order.  O(deferred jobs); costs
+        a sort of them without `most`."""
+        # without calls, also to compare
+        entries = [(found[0].order, jobid, found[0]) for jobid, found in self.by_id.items()]
+        first = sorted(entries) if most is None else heapq.nsmallest(most, entries)
+        return [job for _, _, job in first]
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job outside the queue until its rule readmits it."""
@@ -112,7 +117,8 @@ class DeferredJobs:
             [(rule, key)] if key is not None else [one for one in self._waiting if one[0] is rule]
         )
         groups = [group for one in keys for group in self.groups(*one)]
-        jobs = sorted([job for one in groups for job in one.head(most)])[:most]
+        entries = sorted([entry_of(job) for one in groups for job in one.head(most)])
+        jobs = [job for _, _, job in entries[:most]]
         for job in jobs:
             self.take(job)
         return jobs

@@ -379,7 +379,7 @@ class Forecasts:
             return
         self._reasons_at = now
         deferred = policy.admission.deferred
-        for job in heapq.nsmallest(depth, deferred.in_order()) if deferred.by_id else ():
+        for job in deferred.in_order(depth):
             cause = policy.admission.why(job)
             # None: its rule has readmitted it, and it waits for something else
             self.show_reason(job, self.reason_of(job) if cause is None else cause.reason)

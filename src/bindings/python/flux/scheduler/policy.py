@@ -607,7 +607,7 @@ class PolicyScheduler(Scheduler):
 
     def reorder(self) -> None:
         deferred = self.admission.deferred
-        deferred.move({job.jobid: job.priority for job in deferred.in_order()})
+        deferred.move({jobid: found[0].priority for jobid, found in deferred.by_id.items()})
         super().reorder()
         self.admission.moved()
         self.decision.reordered()

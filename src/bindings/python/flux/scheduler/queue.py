@@ -357,15 +357,13 @@ class Backlog(PendingQueue):
         jobs = self.jobs.to_list()
         for job in [*jobs, *self.parked.values()]:
             job.priority = job.priority
-        jobs.sort()
         # jobs that have left keep their old order
         self.unexamined = [entry_of(job) for _, _, job in self.unexamined if job.queued]
         heapq.heapify(self.unexamined)
         self._clear()
-        for job in jobs:
-            entry = entry_of(job)
+        for entry in sorted(map(entry_of, jobs)):
             self.jobs.add(entry)
-            if not job.promised:
+            if not entry[2].promised:
                 self._join_group(entry)
 
     def regroup(self) -> None:
