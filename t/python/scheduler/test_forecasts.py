@@ -100,3 +100,16 @@ def test_nothing_is_projected_again_while_nothing_happens(monkeypatch):
     count = rig.sched._projections.count
     rig.wait(60)
     assert rig.sched._projections.count == count
+
+
+def test_a_job_that_a_new_rule_defers_is_not_shown_its_former_promise():
+    """The promises had been dropped, to be made again."""
+    args = ("guarantee=none", "promise=2", "estimate-depth=0")
+    rig = Rig(R(4, 4), "sched-backfill", *args)
+    rig.arrive(1, jobspec(1, nodes=4, exclusive=True, duration=200), wait=3)
+    rig.arrive((2, 3), jobspec(1, nodes=2, exclusive=True, duration=100), wait=3)
+    assert rig.estimate(3) == (200, "promised")
+    rig.reconfigure({"limits": {"small": {"per": "user", "max": {"nodes": 1}}}})
+    rig.free(1, wait=3)
+    assert rig.reason(3) == "limit small: needs 2 nodes, at most 1 is allowed"
+    assert estimates(rig, (2, 3)) == []

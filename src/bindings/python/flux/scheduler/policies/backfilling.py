@@ -183,7 +183,7 @@ class Backfilling(Decision):
     # -- events ------------------------------------------------------------------------------------
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
-        if job in self.promises and not self.policy.estimate_depth:
+        if not self.policy.estimate_depth:
             self.policy.forecasts.show_estimate(job, None)  # no projection replaces it
         self.forget(job)
         super().defer(job, why)
