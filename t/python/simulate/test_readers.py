@@ -651,6 +651,7 @@ def test_a_load_above_1_is_warned_of(tmp_path):
     assert text.startswith(
         "the offered load is 2.55: more work is submitted than the machine can do"
     )
+    assert warned(tmp_path, [(i * 1000, 3932, 5000, 1) for i in range(50)]) == []  # 1.003
     rows = [{"submit": i * 100, "run": 50, "limit": 50, "nodes": 1 + 999 * i} for i in range(2)]
     (text,) = Trace(rows, nodes=1).workload().notes.warnings  # and none of a load above 1
     assert text.startswith("1 of 2 jobs request more than the machine has")

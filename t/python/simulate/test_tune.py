@@ -1,12 +1,13 @@
 """``flux simulate tune``: options are chosen on some splits of the trace, and judged on the others."""
 
+import dataclasses
 import json
 import math
 
 import pytest
 from command_runner import flux
 
-from flux.simulate import OptionError, Trace, tune, tuning
+from flux.simulate import OptionError, Trace, policy, tune, tuning
 from flux.simulate.tune_command import text_of
 
 
@@ -49,7 +50,7 @@ def test_the_better_is_chosen_and_judged(found):
 
 
 def test_what_it_says(found):
-    lines = list(text_of(found))
+    lines = list(text_of(found, policy.parse(found.tried)))
     assert lines[0] == (
         "6 splits of 50 jobs: 3 choose among 2 candidates by mean wait, 3 judge the one that they chose, each 2 times"
         " with submissions shaken"
@@ -63,11 +64,27 @@ def test_what_it_says(found):
     assert '    sched-backfill.args = ["rank=shortest"]' in lines
 
 
+def test_files_are_loaded_by_their_paths(found, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rank.py").write_text("def rank(policy, job): return 0\n")
+    (tmp_path / "mine.py").write_text("def mod_main(h, *args): pass\n")
+    for given, said in (
+        ("sched-backfill rank=./rank.py:rank", f"sched-backfill rank={tmp_path}/rank.py:rank"),
+        ("./mine.py x=1", f"{tmp_path}/mine.py x=1"),
+    ):
+        (candidate,) = policy.parse([given])
+        better = dataclasses.replace(found, chosen=candidate.name)
+        lines = list(text_of(better, [candidate]))
+        load = lines.index(f"    flux module load {said}")
+        # A configuration names a module by the name under which it is installed.
+        assert any("alternatives.sched" in line for line in lines[load:]) == (given[0] != ".")
+
+
 def test_chance_is_not_taken_for_a_difference(trace):
     """No job ever waits: there is nothing to choose."""
     idle = tune(Trace(trace, nodes=8), [SHORT_FIRST], splits=6)
     assert idle.chosen is None and not idle.better and idle.rows == {}
-    assert list(text_of(idle))[-1].startswith("No better than sched-backfill: no candidate")
+    assert list(text_of(idle, []))[-1].startswith("No better than sched-backfill: no candidate")
 
 
 def test_an_interval_that_reaches_zero_is_no_better(found):
@@ -76,7 +93,7 @@ def test_an_interval_that_reaches_zero_is_no_better(found):
     )
     worse.losses, worse.classes = found.losses, found.classes
     worse.rows = {name: dict(row, high=0.01) for name, row in found.rows.items()}
-    lines = list(text_of(worse))
+    lines = list(text_of(worse, []))
     assert lines[-1].startswith("No better than a: the 95 % interval")
     assert not any("flux module load" in line for line in lines)
 

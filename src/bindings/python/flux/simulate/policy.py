@@ -25,21 +25,37 @@ class Policy:
         path (str): the module's file, or a notebook's name of the cell of a class
         args (list of str): its arguments
         entry (type or None): the class, if it is not from a module
+        is_file (bool): whether the module was given as a file, which no broker finds by its name
     """
 
-    def __init__(self, module, path, args, entry=None):
+    def __init__(self, module, path, args, entry=None, is_file=False):
         self.path = path
+        self.is_file = is_file
         self.entry = entry
         self.args = list(args)
         self.name = " ".join([module, *self.args])
         text = self.name.replace("=", "-")
         self.slug = "".join(c if c.isalnum() or c in "-_." else "_" for c in text).strip("._")
 
+    def load_words(self):
+        """Return the module and its arguments as a broker takes them, whose working directory is another one."""
+        words = [self.path if self.is_file else self.name.partition(" ")[0]]
+        for arg in self.args:
+            path = file_of(arg)
+            words.append(arg if path is None else arg.replace(path, os.path.abspath(path), 1))
+        return words
+
     def digest(self):
         """Return the SHA-256 of the module's file, or of the notebook cell, in hexadecimal."""
         if os.path.isfile(self.path):
             return digest(self.path)
         return hashlib.sha256("".join(linecache.getlines(self.path)).encode()).hexdigest()
+
+
+def file_of(arg):
+    """Return the file in an argument ``NAME=FILE`` or ``NAME=FILE:FUNCTION``, or None."""
+    text = arg.partition("=")[2]
+    return next((path for path in (text, text.rpartition(":")[0]) if os.path.isfile(path)), None)
 
 
 def of_class(entry):
@@ -87,7 +103,7 @@ def parse(texts):
             raise OptionError(f"--scheduler={words[0]}: {exc.strerror}") from None
         choices = [_choices(word) for word in words[1:]]
         for args in itertools.product(*choices):
-            found.append(Policy(module.name, module.path, args))
+            found.append(Policy(module.name, module.path, args, is_file="/" in words[0]))
     for policy in found:
         if sum(other.slug == policy.slug for other in found) > 1:
             raise OptionError(f"--scheduler: {policy.name} is there twice")

@@ -24,7 +24,7 @@ from flux.simulate.engine.lean import EPOCH, GRAINS, LeanEngine
 from flux.simulate.engine.manager import default_queue
 from flux.simulate.odds import OddsSampler
 from flux.simulate.outages import Outages
-from flux.simulate.policy import Policy, plugin_of
+from flux.simulate.policy import Policy, file_of, plugin_of
 from flux.simulate.results import files, metrics, reading
 from flux.simulate.results.outcome import REJECTED, Outcome
 from flux.simulate.results.picture import picture_data
@@ -271,16 +271,10 @@ def write(outcome, summary, policy, settings, directory):
 def provenance_of(settings, policy):
     """Return the provenance of a result. Equal provenance means equal results."""
     scheduler = {"path": policy.path, "args": policy.args, "sha256": policy.digest()}
-    named = {path: digest(path) for arg in policy.args for path in [_file_of(arg)] if path}
+    named = {path: digest(path) for path in map(file_of, policy.args) if path}
     if named:
         scheduler["files"] = named
     return {**settings.provenance, "scheduler": scheduler}
-
-
-def _file_of(arg):
-    """Return the file in an argument ``NAME=FILE`` or ``NAME=FILE:FUNCTION``, or None."""
-    text = arg.partition("=")[2]
-    return next((path for path in (text, text.rpartition(":")[0]) if os.path.isfile(path)), None)
 
 
 def plain(value):

@@ -5,7 +5,7 @@ import json
 import shlex
 import sys
 
-from flux.simulate import arguments, run, tuning
+from flux.simulate import arguments, policy, run, tuning
 from flux.simulate.results.metrics import span_text
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import counted
@@ -67,9 +67,10 @@ def tune_main(argv):
         trace = arguments.trace_of(options)
         for line in {} if trace.sweeps else trace.workload().notes.warnings:
             print(f"WARNING: {line}", file=sys.stderr)
+        candidates = options.scheduler or tuning.CANDIDATES
         found = tuning.tune(
             trace,
-            options.scheduler or tuning.CANDIDATES,
+            candidates,
             options.against,
             figure=options.figure,
             splits=options.splits,
@@ -84,14 +85,14 @@ def tune_main(argv):
     if options.json:
         print(json.dumps(vars(found), indent=1))
     else:
-        print("\n".join(text_of(found)))
+        print("\n".join(text_of(found, policy.parse(candidates))))
     for name, reason in found.dropped.items():
         print(f"flux-simulate: {name}: failed, and is not a candidate: {reason}", file=sys.stderr)
     return 1 if found.dropped else 0
 
 
-def text_of(found):
-    """Yield the lines to print for a `Tuning`."""
+def text_of(found, candidates):
+    """Yield the lines to print for a `Tuning` among candidates (`Policy`)."""
     words = tuning.FIGURES[found.figure]
     half = found.splits // 2
     often = f", each {found.versions} times with submissions shaken" if found.versions > 1 else ""
@@ -129,10 +130,14 @@ def text_of(found):
             " What was chosen may be as good by chance."
         )
         return
-    module, *args = shlex.split(found.chosen)
+    (chosen,) = (one for one in candidates if one.name == found.chosen)
+    words = chosen.load_words()
     yield f"Better than {found.against}: the 95 % interval of the difference in {words} lies below 0. To use it:"
     yield ""
-    yield f"    flux module load {found.chosen}"
+    yield f"    flux module load {shlex.join(words)}"
+    module, *args = words
+    if "/" in module:
+        return  # a configuration names a module by the name under which it is installed
     yield ""
     yield "or, for each start of the instance, in its configuration:"
     yield ""

@@ -427,7 +427,7 @@ def _warn_of_cuts(jobs, notes):
 
 
 def _warn_of_load(workload, notes):
-    load = workload.offered_load()
+    load = round(workload.offered_load(), 2)  # as it is shown
     if 1 < load < math.inf:
         notes.warn(
             f"the offered load is {load:.2f}: more work is submitted than the machine can do, so waits grow with"
