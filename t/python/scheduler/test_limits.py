@@ -783,6 +783,18 @@ def test_slots_over_a_limit_are_not_promised_a_start(policy, args):
     assert rig.started() == [1, 3]
 
 
+@POLICIES
+def test_nothing_is_left_to_the_first_while_a_budget_keeps_it_from_starting(policy, args):
+    budget = {"per": "bank", "banks": ["red"], "period": "day", "max": {"node-hours": 0.01}}
+    limit = {"per": "user", "max": {"nodes": 3}, "order": "strict"}
+    rig = load(policy, args, {"one": limit}, budgets={"red": budget})
+    rig.alloc({1: nodes(2), 2: nodes(3, bank="red"), 3: nodes(2)}, userid=7)
+    assert rig.started() == [1]
+    rig.free(1)
+    assert rig.started() == [1, 3]
+    assert rig.reason(2).startswith("budget red")
+
+
 def test_slots_are_offered_again_when_the_first_for_a_strict_limit_leaves():
     """Job 6 was offered a node that job 3 needs, and waits no more when that is canceled."""
     limit = {"per": "user", "users": ["7"], "max": {"nodes": 4}, "order": "strict"}

@@ -277,11 +277,20 @@ class LimitRule(ScopedRule):
         # A job may run over a soft limit.
         return [use for use in uses if not use.entry.soft]
 
+    def _head_before(self, use: LimitUse, job: PendingJob) -> PendingJob | None:
+        """Return the first waiting job of a strict limit, if it is ahead of a job and no other rule
+        keeps it from starting."""
+        head = use.head
+        if head is None or head is job or not head < job:
+            return None
+        deferred = self.host.admission.deferred.by_id.get(head.jobid)
+        return head if deferred is None or deferred[1] is self else None
+
     def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
-        head, kept = use.head, NONE
-        if head is not None and head is not job and head < job:
+        head, kept = self._head_before(use, job), NONE
+        if head is not None:
             kept = self._least(head)
         if use.certain:
             plan = self.host.planning.current()
@@ -346,8 +355,8 @@ class LimitRule(ScopedRule):
         alone = self._exceeds_alone(use, job)
         if alone is not None:
             return alone
-        head = use.head
-        if head is not None and head is not job and head < job:
+        head = self._head_before(use, job)
+        if head is not None:
             start = f"limit {limit.name}: "
             return behind(head.name, head.userid, start, ", which waits for it")
         added = self._added(use, job)[at] if needs is None else needs
