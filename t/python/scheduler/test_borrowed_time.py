@@ -86,6 +86,17 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
 
 
+def test_a_borrower_runs_on_if_the_job_of_that_time_is_denied_then():
+    instance = make(config=config())
+    batch(instance, 2, duration=1000)
+    taker = batch(instance, 4, duration=4000, **{"max-wait": 1000})
+    borrower = standby(instance, 2, duration=5000)
+    assert borrowers(instance) == [borrower.id]
+    instance.advance(1100)
+    assert taker.state == "inactive" and taker.note.startswith("max-wait")
+    assert borrower.state == "running"
+
+
 @pytest.mark.parametrize("key", [{"into-promises": False}, {"mode": "log"}])
 def test_nobody_starts_in_promised_time(key):
     instance = make(config=config(**key))

@@ -100,6 +100,19 @@ def stats(instance):
     return {one["class"]: one for one in instance.request("sched.stats")["preemptions"]}
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+@pytest.mark.parametrize("max_wait, ends", [(60, False), (600, True)])
+def test_no_job_is_ended_for_one_that_may_not_wait_so_long(policy, max_wait, ends):
+    instance = make(*policy, nodes=1)
+    victim = standby(instance)
+    instance.advance(60)
+    taker = batch(instance, 1, **{"max-wait": max_wait})
+    instance.advance(500)
+    assert victim.state == ("inactive" if ends else "running")
+    assert taker.state == ("running" if ends else "inactive")
+    assert ends or not exceptions(victim)
+
+
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):

@@ -300,6 +300,7 @@ class PendingJob:
         # (sentence, end in seconds since the epoch) while it waits for a preference of its user,
         # for which no job is preempted; else None.
         "prefers",
+        "latest",  # its latest start, seconds since the epoch; infinite: none
         "__dict__",  # costs nothing until a policy adds an attribute
         "__weakref__",
     )
@@ -325,6 +326,7 @@ class PendingJob:
         self.demoted = False
         self.was_deferred = False
         self.bounds: Any = None
+        self.latest = inf
         self.prefers: tuple[str, float] | None = None
         self.t_submit = t_submit
         self.request = request

@@ -114,7 +114,7 @@ class WaitLimits(AdmissionRule):
         if max_wait == 0:
             self._first_pass[job.jobid] = self.host.events_seen
             self.host.tell_of_passes(self.pass_completed)
-        self._jobs[job.jobid] = waiting
+        self._jobs[job.jobid], job.latest = waiting, waiting.latest
         if waiting.latest < math.inf:
             waiting.timer = self.host.call_at(
                 waiting.latest, lambda: self._give_up(waiting, waiting.note)

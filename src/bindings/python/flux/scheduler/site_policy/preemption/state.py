@@ -47,6 +47,9 @@ ENDING = "ending"  # they were ended; their resources are kept for the job as th
 OVER = "over"  # the job has started, or it was given up
 
 
+#: Why no job ends for one whose user limits its wait.
+TOO_LATE = "it would start later than it may"
+
 #: Type of the exceptions (RFC 21 permits any type).
 EXCEPTION = "preempt"
 

@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import ask_job_attributes, counted, name_of
 from flux.scheduler.site_policy.preemption.classes import NEITHER
-from flux.scheduler.site_policy.preemption.state import Part, Victim, has_ended, jobs_of_classes
+from flux.scheduler.site_policy.preemption.state import (
+    TOO_LATE,
+    Part,
+    Victim,
+    has_ended,
+    jobs_of_classes,
+)
 from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
@@ -265,6 +271,8 @@ class Takers(Part):
         if start is not None and now < start <= now + grace + self._running.kill_timeout:
             return _nothing("it starts soon without that")
         longer = grace + self._running.clean_up()
+        if now + longer >= job.latest:
+            return _nothing(TOO_LATE)
         trial = Trial(plan, job.resource_request, longer, {job.jobid})
         if trial.fits():
             return _nothing("it can start without that")

@@ -27,6 +27,7 @@ from flux.scheduler.site_policy.preemption.state import (
     ENDING,
     LENT,
     OVER,
+    TOO_LATE,
     WARNED,
     Part,
     Preemption,
@@ -299,7 +300,7 @@ class PreemptionsUnderWay(Part):
         preemption is over."""
         job = self._host.pending(preemption.taker)
         assert job is not None, "its preemption ends with it"
-        objection = self._objection(job)
+        objection = TOO_LATE if preemption.expected >= job.latest else self._objection(job)
         if objection is not None:
             self.give_up(preemption, objection, "rule")
         elif preemption.in_promise:
