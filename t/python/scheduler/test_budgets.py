@@ -10,6 +10,7 @@ from test_history import JobList
 
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy.budgets import period_of, read_budget
+from flux.scheduler.testing import FakeInstance
 
 HOUR, DAY = 3600.0, 86400.0
 BANK = {"per": "bank", "period": "day", "zone": "UTC", "max": {"node-hours": 8}}
@@ -161,6 +162,19 @@ def test_a_job_that_outlasts_the_period_starts_when_enough_is_left_for_the_rest(
     assert rig.started(after=14 * HOUR - 60) == [2]
     assert rig.started(after=120) == [2, 1] and rig.now - begin < 15 * HOUR
     check(rig, 8)
+
+
+@pytest.mark.parametrize("ran", [449.724, 607.185, 756.867])
+def test_it_starts_at_that_time_whatever_the_numbers_are_rounded_to(ran):
+    """6400 seconds before the end of a day; two core-hours are 1800 seconds of a node."""
+    config = {"budgets": {"bank": {**BANK, "max": {"core-hours": 2}}}}
+    instance = FakeInstance(nodes=4, cores=4, config=config, estimates=False)
+    instance.load("sched-fifo")
+    keys = {"nodes": 1, "exclusive": True, "bank": "red"}
+    instance.submit(duration=1000, runtime=ran, **keys)
+    job = instance.submit(duration=DAY, **keys)
+    instance.advance(6400)
+    assert job.t_start == pytest.approx(instance.start_time + 6400 - (1800 - ran), abs=1)
 
 
 def test_more_time_for_a_running_job_counts():

@@ -176,7 +176,9 @@ class Account(ScopedUse):
     def fits_from(self, rates: Amounts) -> float:
         """Return the time in this period from which the remainder suffices for jobs that hold
         `rates` until its end."""
-        lengths = [(most - self.used[at]) / rates[at] for at, most in self.bounds if rates[at]]
+        # A little later, since a time and a length are rounded.
+        rests = [(most - GRAIN - self.used[at], rates[at]) for at, most in self.bounds]
+        lengths = [rest / rate for rest, rate in rests if rate]
         return self.end - max(0.0, min(lengths, default=0.0))
 
 
