@@ -795,6 +795,21 @@ def test_nothing_is_left_to_the_first_while_a_budget_keeps_it_from_starting(poli
     assert rig.reason(2).startswith("budget red")
 
 
+@POLICIES
+def test_nothing_is_left_to_the_first_while_it_waits_for_another_limit(policy, args):
+    limits = {
+        "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
+        "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},
+    }
+    rig = load(policy, args, limits, nodes=6)
+    rig.alloc({1: nodes(2, bank="red")}, userid=8)
+    rig.alloc({4: nodes(1), 2: nodes(2, bank="red")}, userid=7)
+    rig.alloc(3, nodes(2, bank="red"), userid=8)
+    assert sorted(rig.started()) == [1, 4]
+    rig.free(1)
+    assert rig.started()[2:] == [3]
+
+
 def test_slots_are_offered_again_when_the_first_for_a_strict_limit_leaves():
     """Job 6 was offered a node that job 3 needs, and waits no more when that is canceled."""
     limit = {"per": "user", "users": ["7"], "max": {"nodes": 4}, "order": "strict"}

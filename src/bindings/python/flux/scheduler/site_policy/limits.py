@@ -278,13 +278,16 @@ class LimitRule(ScopedRule):
         return [use for use in uses if not use.entry.soft]
 
     def _head_before(self, use: LimitUse, job: PendingJob) -> PendingJob | None:
-        """Return the first waiting job of a strict limit, if it is ahead of a job and no other rule
-        keeps it from starting."""
-        head = use.head
+        """Return the first waiting job of a strict limit, if it is ahead of a job and waits for
+        nothing else: another limit or rule may keep it from starting."""
+        head, deferred = use.head, self.host.admission.deferred
         if head is None or head is job or not head < job:
             return None
-        deferred = self.host.admission.deferred.by_id.get(head.jobid)
-        return head if deferred is None or deferred[1] is self else None
+        if head.jobid in deferred and not deferred.is_readmitted(head.jobid):
+            offered = deferred.by_id[head.jobid][2].over
+            if use.over(self._least(head)) is None and (not offered or offered[0] is not use):
+                return None
+        return head
 
     def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
