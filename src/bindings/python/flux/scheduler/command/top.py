@@ -173,7 +173,8 @@ def _on_screen(context: Context, view: TopView, delay: float) -> None:
         while True:
             answer = context.ask("stats")
             size = shutil.get_terminal_size()
-            lines = view.lines(answer, size.columns, size.lines - 1)
+            # Before Python 3.11 the size may be 0, if the terminal has none.
+            lines = view.lines(answer, size.columns or 80, (size.lines or 24) - 1)
             out.write(_HOME + "\r\n".join(_coloured(line) + "\x1b[K" for line in lines) + _CLEAR)
             out.flush()
             if _quits(fd, delay, size):
