@@ -485,9 +485,13 @@ class Walk:
                 groups = [*backlog.groups.values(), *backlog.readmitted]
             self._groups = list(groups)
             self._has_started = False
-        sources: list[tuple[Any, int | None]] = [(group, None) for group in self._groups]
+        sources: list[tuple[Any, int | None]] = []
         self._is_stale = self.promise_was_dropped = False
         self._sources = []
+        if self._position is None and not self._refused:
+            self._sources = self._firsts(self._groups)
+        else:
+            sources += [(group, None) for group in self._groups]
         if promises is not None:
             sources.append((promises, None))
             sources += [
@@ -508,6 +512,17 @@ class Walk:
                 yield None
                 backlog.effort = 0
         heapq.heapify(self._sources)
+
+    def _firsts(self, groups: list[JobGroup]) -> list[tuple[Entry, int, Any, int | None]]:
+        """Return groups as sources, each with its first job: as `_first_of`, without calls."""
+        begun = self._number + 1
+        self._number += len(groups)
+        self.backlog.effort += LOOKUP_EFFORT * len(groups)
+        return [
+            (group.blocks[0][0], number, group, None)
+            for number, group in enumerate(groups, begun)
+            if group.count and not group.is_deferred
+        ]
 
     def _next(self) -> PendingJob | None:
         """Return the first unexamined job or job of a source that must be examined, or None."""
