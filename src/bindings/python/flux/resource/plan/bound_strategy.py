@@ -251,7 +251,8 @@ class RoomOnRanks:
         keep(selected_ranks(endless) if endless is not None else 0)
         keep(room.room(demand, now, inf)[1])
         keep(room.room(demand, enough, inf)[1])
-        keep(demand.ranks)
+        while demand.count and demand.ranks:  # some ranks may be too small for a slot
+            keep(demand.ranks)
         return None if demand.count else kept
 
     def least_used(
