@@ -756,7 +756,7 @@ def test_no_job_waits_behind_one_that_has_started():
     assert rig.started() == [1, 9, 2, 3]
 
 
-def test_a_job_that_is_offered_what_the_first_waits_for_says_so():
+def test_a_job_that_is_offered_what_the_first_waits_for_says_so_and_starts_when_that_leaves():
     """Job 3 of ann is within her limit, but waits for nodes; job 6 could share one of bob's."""
     limit = {"per": "user", "users": ["7"], "max": {"nodes": 4}, "order": "strict"}
     rig = load(Backfill, (), {"one": limit})
@@ -768,6 +768,8 @@ def test_a_job_that_is_offered_what_the_first_waits_for_says_so():
     rig.alloc(6, spec(1), userid=7)
     assert rig.started()[3:] == [5]
     assert rig.reason(6) == "limit one: behind ƒ4, which waits for it"
+    rig.cancel(3)  # 6 is offered a node again
+    assert rig.started()[3:] == [5, 6]
 
 
 @POLICIES
@@ -808,18 +810,3 @@ def test_nothing_is_left_to_the_first_while_it_waits_for_another_limit(policy, a
     assert sorted(rig.started()) == [1, 4]
     rig.free(1)
     assert rig.started()[2:] == [3]
-
-
-def test_slots_are_offered_again_when_the_first_for_a_strict_limit_leaves():
-    """Job 6 was offered a node that job 3 needs, and waits no more when that is canceled."""
-    limit = {"per": "user", "users": ["7"], "max": {"nodes": 4}, "order": "strict"}
-    rig = load(Backfill, (), {"one": limit})
-    rig.alloc(4, spec(2), userid=8)
-    rig.alloc({1: nodes(2), 2: nodes(1), 3: nodes(2)}, userid=7)
-    assert sorted(rig.started()) == [1, 2, 4]
-    rig.alloc(5, nodes(1), userid=8, priority=20)
-    rig.free(2)
-    rig.alloc(6, spec(1), userid=7)
-    assert rig.started()[3:] == [5]
-    rig.cancel(3)
-    assert rig.started()[3:] == [5, 6]

@@ -185,6 +185,14 @@ class RoomOnRanks:
 
     # -- ranks to keep where there is too little room -----------------------
 
+    def book(
+        self, demands: Iterable[Demand], start: float, end: float, now: float, may_move: bool
+    ) -> int | None:
+        """Bind a promise by the first of some demands for which there are ranks. Return the
+        number of its use, or None."""
+        book = self.room.book
+        return next(filter(None, (book(one, start, end, now, may_move) for one in demands)), None)
+
     def to_hold(
         self, request: ResourceRequest, ends: Iterable[float]
     ) -> list[tuple[int, Amounts]] | None:
@@ -603,21 +611,13 @@ class BoundStrategy(Strategy):
         promise.number = None
         demands = self._ranks.demands(request)
         if demands:
-            promise.number = self._book(demands, promise.start, promise.end, now, may_move)
+            promise.number = self._ranks.book(demands, promise.start, promise.end, now, may_move)
         else:
             index = self._ranks.index_at(promise.start)
             placed = self._ranks.place_at(request, index, promise.start, promise.end)
             if placed is not None:
                 self._enter_on(promise, self._ranks.all_of(selected_ranks(placed[0])))
         return promise.number is not None
-
-    def _book(
-        self, demands: Iterable[Demand], start: float, end: float, now: float, may_move: bool
-    ) -> int | None:
-        """Bind a promise by the first of some demands for which there are ranks. Return its
-        number, or None."""
-        book = self._ranks.room.book
-        return next(filter(None, (book(one, start, end, now, may_move) for one in demands)), None)
 
     def _bind_somewhere(self, promise: Promise) -> None:
         """Bind a promise at its time; if that fails, keep ranks for it until its job is told."""
@@ -855,7 +855,7 @@ class BoundStrategy(Strategy):
             )
         if self.frozen:
             return None
-        number = self._book(demands, -inf, end, now, True)
+        number = self._ranks.book(demands, -inf, end, now, True)
         if number is None:
             return None
         index, amounts = pool.index, room.amounts_of(number)
