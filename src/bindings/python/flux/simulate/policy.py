@@ -19,18 +19,20 @@ from flux_engine.modules import modpath
 class Policy:
     """One scheduler to run.
 
+    Args:
+        is_file (bool): whether the module was given as a file, which no broker finds by its name
+
     Attributes:
         name (str): module and arguments, for titles
         slug (str): the name in a form fit for a directory
         path (str): the module's file, or a notebook's name of the cell of a class
         args (list of str): its arguments
         entry (type or None): the class, if it is not from a module
-        is_file (bool): whether the module was given as a file, which no broker finds by its name
     """
 
     def __init__(self, module, path, args, entry=None, is_file=False):
         self.path = path
-        self.is_file = is_file
+        self._word = path if is_file else module
         self.entry = entry
         self.args = list(args)
         self.name = " ".join([module, *self.args])
@@ -39,7 +41,7 @@ class Policy:
 
     def load_words(self):
         """Return the module and its arguments as a broker takes them, whose working directory is another one."""
-        words = [self.path if self.is_file else self.name.partition(" ")[0]]
+        words = [self._word]
         for arg in self.args:
             path = file_of(arg)
             words.append(arg if path is None else arg.replace(path, os.path.abspath(path), 1))

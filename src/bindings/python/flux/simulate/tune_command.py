@@ -131,11 +131,11 @@ def text_of(found, candidates):
         )
         return
     (chosen,) = (one for one in candidates if one.name == found.chosen)
-    words = chosen.load_words()
+    load = chosen.load_words()
     yield f"Better than {found.against}: the 95 % interval of the difference in {words} lies below 0. To use it:"
     yield ""
-    yield f"    flux module load {shlex.join(words)}"
-    module, *args = words
+    yield f"    flux module load {shlex.join(load)}"
+    module, *args = load
     if "/" in module:
         return  # a configuration names a module by the name under which it is installed
     yield ""

@@ -183,8 +183,6 @@ class RoomOnRanks:
             for rank in members(mask & ranks)
         ]
 
-    # -- ranks to keep where there is too little room -----------------------
-
     def book(
         self, demands: Iterable[Demand], start: float, end: float, now: float, may_move: bool
     ) -> int | None:
@@ -192,6 +190,8 @@ class RoomOnRanks:
         number of its use, or None."""
         book = self.room.book
         return next(filter(None, (book(one, start, end, now, may_move) for one in demands)), None)
+
+    # -- ranks to keep where there is too little room -----------------------
 
     def to_hold(
         self, request: ResourceRequest, ends: Iterable[float]
