@@ -678,3 +678,46 @@ def test_statuses_are_taken_or_left_and_that_is_said(tmp_path):
     (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,1\n")
     with pytest.raises(OptionError, match="has no statuses"):
         Trace(str(tmp_path / "jobs.csv"), status=(1,)).workload()
+
+
+STATES = ("COMPLETED", "CANCELLED by 12", "NODE_FAIL", "TIMEOUT", "SUSPENDED")
+
+
+def a_table(name, states):
+    rows = (f"{i}{name}{i * 9}{name}5{name}9{name}1{name}{state}" for i, state in enumerate(states))
+    return "\n".join([name.join(("id", "submit", "elapsed", "limit", "nodes", "state")), *rows])
+
+
+def a_list(results=("COMPLETED", 4, "FAILED", 8, None)):
+    return json.dumps({"jobs": [listed(id=i, result=one) for i, one in enumerate(results)]})
+
+
+def logs_of(directory):
+    killed = {"severity": 0, "note": ""}
+    ends = [("exception", {"type": kind, **killed}) for kind in ("cancel", "exec", "timeout")]
+    ends = [("finish", {"status": 0}), *ends, ("exception", {"type": "preempt", "severity": 1})]
+    for number, (name, context) in enumerate(ends):
+        job = directory / f"job-{number}"
+        job.mkdir(parents=True)
+        job.joinpath("jobspec").write_text(json.dumps(SPEC))
+        events = [*EVENTS[:6], (140, name, context), (141, "finish", {"status": 0})]
+        job.joinpath("eventlog").write_text(log(events + EVENTS[7:]))
+
+
+@pytest.mark.parametrize("form", ["sacct", "csv", "list", "logs"])
+def test_statuses_of_all_formats_that_have_them(tmp_path, form):
+    path = tmp_path / "trace"
+    if form == "logs":
+        logs_of(path)
+    else:
+        texts = {"sacct": a_table("|", STATES), "csv": a_table(",", STATES), "list": a_list()}
+        path.write_text(texts[form])
+    records, _ = read(str(path))
+    last = 1 if form == "logs" else -1
+    assert [record.status for record in records] == [1, 5, 0, 0, last]
+    (text,) = [one for one in Trace(str(path)).workload().notes.warnings if "failed" in one]
+    assert text.startswith("3 of 5 jobs failed or were cancelled (status 0 or 5), and are included")
+    work = Trace(str(path), status=(1, -1)).workload()
+    assert len(work.jobs) == 2
+    assert work.notes.get("jobs left out: their status is 0 (--status)") == 2
+    assert not [one for one in work.notes.warnings if "failed" in one]

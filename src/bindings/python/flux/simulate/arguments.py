@@ -71,7 +71,7 @@ def add_jobs(parser):
     )
     group.add_argument(
         "--status", type=_statuses, metavar="N[,N...]",
-        help="only jobs of SWF with these statuses (1: completed, 0: failed, 5: cancelled, -1: unknown)",
+        help="only jobs with these statuses (1: completed, 0: failed or timed out, 5: cancelled, -1: unknown)",
     )  # fmt: skip
     group.add_argument("--seed", type=int, default=1, metavar="N", help="seed of random draws (1)")
     group.add_argument(

@@ -11,6 +11,7 @@ from flux.scheduler.command.new_file import new_file, replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
 from flux.simulate.results.metrics import mean
 from flux.simulate.results.outcome import FINAL, PREEMPTED, REJECTED, count_units
+from flux.simulate.workload.record import SWF_STATUS
 from flux.simulate.workload.text import is_number
 from flux_engine.formats import eventlog, states
 from flux_engine.kernel.message import OWNER
@@ -193,12 +194,11 @@ def write_json(value, path):
 def write_swf(outcome, path):
     """Write the schedule as a trace in the Standard Workload Format."""
     workload = outcome.workload
-    codes = {states.COMPLETED: 1, states.FAILED: 0, states.TIMEOUT: 0}
     runs = outcome.columns[1]
 
     def record(index, job):
         submit, start, size = outcome.submit[index], outcome.start[index], outcome.size[index]
-        status = codes.get(outcome.how[index], 5)
+        status = SWF_STATUS.get(outcome.how[index], 5)
         if start != start:
             return submit, outcome.end[index] - submit, -1, -1, size, status
         return submit, start - submit, runs[index], size, size, status

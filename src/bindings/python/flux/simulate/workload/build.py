@@ -134,7 +134,7 @@ def _read(options, notes):
             raise source.error(0, f"{text} way round: mixed kinds have no order")
         if options.status and not source.has_statuses:
             raise OptionError(
-                f"status: {os.path.basename(path)} has no statuses; traces in SWF have"
+                f"status: {os.path.basename(path)} has no statuses: SWF has, a table with a column state, Flux's own records"
             )
         if first is None:
             first = source

@@ -21,6 +21,14 @@ UNLIMITED = {"unlimited", "partition_limit", "infinite", "inf"}
 _SIZE = re.compile(r"([0-9.]+)([KMGTP]?)")
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
 
+#: State of Slurm or Batsim -> status in SWF.
+STATUSES = {
+    "COMPLETED": 1, "COMPLETED_SUCCESSFULLY": 1,
+    "FAILED": 0, "TIMEOUT": 0, "NODE_FAIL": 0, "BOOT_FAIL": 0, "OUT_OF_MEMORY": 0, "DEADLINE": 0, "PREEMPTED": 0,
+    "COMPLETED_FAILED": 0, "COMPLETED_WALLTIME_REACHED": 0,
+    "CANCELLED": 5, "CANCELED": 5, "COMPLETED_KILLED": 5,
+}  # fmt: skip
+
 #: Columns with ids of jobs, the one that counts first.
 IDS = ("jobidraw", "jobid", "job_id", "id")
 
@@ -141,6 +149,7 @@ def read(source):
             groups = missing(names)
             if groups:
                 raise source.error(number, missing_text(groups))
+            source.has_statuses = not {"state", "final_state"}.isdisjoint(names)
             continue
         values = next(csv.reader([line], delimiter=delimiter))
         if len(values) != len(names):
@@ -172,6 +181,9 @@ def _record(source, number, row):
     if state.startswith(("PENDING", "RUNNING", "REJECTED")):
         notes.count(f"jobs left out: {state.split()[0].lower()}", number)
         return None
+    status = STATUSES.get(state.split()[0].rstrip("+"), -1) if state else -1
+    if source.has_statuses and source.leaves_out(status, number):
+        return None
     run = _run(row)
     if run is None or (state.startswith("CANCELLED") and not run):
         cancelled = "cancelled before they ran" if state.startswith("CANCELLED") else "no run time"
@@ -199,7 +211,7 @@ def _record(source, number, row):
     about = row.first("user", "uid"), queue, urgency, None
     bank = row.first("account", "bank", "group")
     size = nodes, cores, gpus
-    return Record(name or str(number), submit, run, limit, *size, *about, bank, None, wait)
+    return Record(name or str(number), submit, run, limit, *size, *about, bank, None, wait, status)
 
 
 def _run(row):

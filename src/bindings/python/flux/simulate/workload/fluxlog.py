@@ -5,13 +5,13 @@ import json
 import math
 import os
 
-from flux.simulate.workload.record import Record
+from flux.simulate.workload.record import SWF_STATUS, Record
 from flux.simulate.workload.text import read_text
-from flux_engine.formats import jobid, rset
+from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.jobspec import count_resources
 
-#: State bits of job-list.
-INACTIVE = 64
+#: Result of a job in a list, by number or by name -> status in SWF.
+STATUSES = {**SWF_STATUS, **{states.RESULT_NAMES[one]: SWF_STATUS[one] for one in SWF_STATUS}}
 
 
 def read_list(source):
@@ -19,6 +19,7 @@ def read_list(source):
 
     They lack the jobs' requests, so allocations are used instead.
     """
+    source.has_statuses = True
     for position, job in enumerate(_objects(source)):
         if not isinstance(job, dict):
             raise source.error(0, f"jobs[{position}] is not an object")
@@ -72,6 +73,9 @@ def _listed(source, job):
     if end is None:
         notes.count("jobs left out: they have not ended")
         return None
+    status = STATUSES.get(job.get("result"), -1)
+    if source.leaves_out(status):
+        return None
     notes.fact("a list of jobs has no requests: what a job was given stands for what it asked for")
     if submitted is not None and submit > submitted + 1:
         notes.count("jobs waited for dependencies or a priority first: they come in after that")
@@ -84,7 +88,7 @@ def _listed(source, job):
     user = str(job.get("username") or job.get("userid") or "") or None
     about = user, job.get("queue"), job.get("urgency", 16), None
     waited = None, max(0.0, start - submit)
-    return Record(str(job.get("id")), *times, *size, *about, job.get("bank"), *waited)
+    return Record(str(job.get("id")), *times, *size, *about, job.get("bank"), *waited, status)
 
 
 # -- eventlogs ----------------------------------------------------------------------------------------------
@@ -94,6 +98,7 @@ def read_eventlogs(source):
     """Yield the jobs of a directory or ``flux dump`` archive with ``.../eventlog``, ``jobspec`` and
     ``R`` per job; ``resource/R`` is the machine. Raises TraceError if there are none, or one is damaged."""
     found = 0
+    source.has_statuses = True
     for name, texts in _job_files(source):
         found += 1
         record = _logged(source, name, texts)
@@ -162,9 +167,11 @@ def _logged(source, name, texts):
             events.append((event["name"], float(event["timestamp"]), event.get("context") or {}))
         except (ValueError, KeyError, TypeError):
             raise source.error(number, f"{name}/eventlog: not an event: {line[:60]!r}") from None
-    times = {}
-    for event, when, _ in events:
-        times.setdefault(event, when)
+    times, contexts = {}, {}
+    for event, when, context in events:
+        if event != "exception" or context.get("severity") == 0:
+            times.setdefault(event, when)
+            contexts.setdefault(event, context)
     submitted = times.get("submit")
     submit = times.get("priority", times.get("depend", submitted))
     start = times.get("start", times.get("alloc"))
@@ -177,15 +184,20 @@ def _logged(source, name, texts):
     if end is None:
         notes.count("jobs left out: they have not ended")
         return None
+    status = states.result(contexts.get("finish", {}).get("status"), contexts.get("exception"))
+    if source.leaves_out(SWF_STATUS[status]):
+        return None
     if "jobspec" not in texts:
         notes.count("jobs left out: no jobspec")
         return None
     jobspec = _json(source, name, "jobspec", texts["jobspec"])
     R = _json(source, name, "R", texts["R"]) if "R" in texts else None
-    context = next(context for event, _, context in events if event == "submit")
+    context = contexts["submit"]
     wait = max(0.0, times["alloc"] - submit)
     about = str(context.get("userid", "")) or None, context.get("urgency", 16), wait
-    return _requested(source, _id_of(name), submit, max(0.0, end - start), jobspec, R, *about)
+    run = max(0.0, end - start)
+    record = _requested(source, _id_of(name), submit, run, jobspec, R, *about)
+    return record._replace(status=SWF_STATUS[status])
 
 
 def _id_of(directory):

@@ -6,6 +6,10 @@ import numbers
 from typing import NamedTuple, Optional
 
 from flux.scheduler.attributes import printable
+from flux_engine.formats import states
+
+#: Result of a job (RFC 21) -> its status in SWF, where one that ended at its limit has failed.
+SWF_STATUS = {states.COMPLETED: 1, states.FAILED: 0, states.CANCELED: 5, states.TIMEOUT: 0}
 
 
 class OptionError(ValueError):
@@ -128,7 +132,7 @@ class Source:
         R (dict or None): resource set of the machine, if given
         queues (dict): number or name of a queue -> name
         statuses (tuple of int): SWF statuses of the jobs to read; empty: all
-        has_statuses (bool): whether the format has statuses
+        has_statuses (bool): whether the trace says how its jobs ended
     """
 
     def __init__(self, path, notes=None, statuses=()):
@@ -143,6 +147,13 @@ class Source:
         self.has_statuses = False
         #: column -> kind of its times, which must not change
         self.kinds = {}
+
+    def leaves_out(self, status, line=None):
+        """Whether a job is left out by its status, which is then counted."""
+        if not self.statuses or status in self.statuses:
+            return False
+        self.notes.count(f"jobs left out: their status is {status} (--status)", line)
+        return True
 
     def error(self, line, reason):
         """Return a `TraceError` at a line."""

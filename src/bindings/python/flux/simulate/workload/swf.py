@@ -89,8 +89,7 @@ def _record(source, number, words, values):
     if status in _PARTS:
         notes.count("lines about parts of preempted jobs left out", number)
         return None
-    if source.statuses and status not in source.statuses:
-        notes.count(f"jobs left out: their status is {status} (--status)", number)
+    if source.leaves_out(status, number):
         return None
     if submit < 0:
         text = f"the job is submitted at {words[1]}: a time before the log began"
