@@ -8,6 +8,8 @@ import pytest
 from pool_model import ask
 
 from flux.resource import InfeasibleRequest, InsufficientResources
+from flux.scheduler.policies import Backfill
+from flux.scheduler.testing import FakeInstance
 
 
 def R(lite="0-11", racks=("0-3", "4-7", "8-11")):
@@ -15,7 +17,7 @@ def R(lite="0-11", racks=("0-3", "4-7", "8-11")):
         "version": 1,
         "execution": {
             "R_lite": [{"rank": lite, "children": {"core": "0-3"}}],
-            "nodelist": ["n[0-11]"],
+            "nodelist": [f"n[{lite}]"],
         },
         "scheduling": {
             "writer": "rackaware",
@@ -90,3 +92,40 @@ def test_insisting_on_one_rack(srcdir):
     with pytest.raises(InfeasibleRequest, match="one rack"):
         pool.alloc(6, whole)
     pool._check()
+
+
+@pytest.mark.parametrize("argument", ["promise=1", "promise=all", "promise=0"])
+def test_jobs_that_may_leave_their_rack_do_not_wait_for_those_that_may_not(srcdir, argument):
+    """Their requests have one shape."""
+    instance = FakeInstance(R=R("0-7", ("0-3", "4-7")))
+    policy = type("Racks", (Backfill,), {"pool_class": load(srcdir, "rackaware")})
+    instance.load(policy, argument)
+    ends = instance.submit(nodes=8, cores=4, duration=10)
+    instance.run_until_idle()
+    for rank in ("0", "4"):
+        instance.submit(nodes=1, cores=4, duration=1000, constraints={"ranks": rank})
+    one_rack = {"nodes": 4, "cores": 4, "duration": 60, "one-rack": True}
+    first, second = instance.submit(**one_rack), instance.submit(**one_rack)
+    free_to_spread = instance.submit(nodes=4, cores=4, duration=60)
+    instance.advance(12)
+    assert free_to_spread.t_start == ends.t_end
+    assert first.state == second.state == "pending"
+    instance.advance(30)
+    instance.advance(60)
+    assert "enough is free, but RackAware finds no place" in first.reason_pending
+
+
+def test_only_the_job_that_needs_a_rack_waits_for_its_node(srcdir):
+    instance = FakeInstance(R=R("0-7", ("0-3", "4-7")))
+    instance.load(type("Racks", (Backfill,), {"pool_class": load(srcdir, "rackaware")}))
+    instance.mark_down("0,4")
+    instance.submit(nodes=3, cores=4, duration=100)
+    instance.run_until_idle()
+    bound = instance.submit(nodes=4, cores=4, duration=60, **{"one-rack": True})
+    instance.run_until_idle()
+    other = instance.submit(nodes=4, cores=4, duration=60)
+    instance.advance(101)
+    assert other.state == "running" and bound.state == "pending"
+    instance.mark_up("0")
+    instance.advance(61)
+    assert bound.state == "running"

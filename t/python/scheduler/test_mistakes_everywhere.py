@@ -240,6 +240,10 @@ MISTAKES = {
         defines("class Odd(ResourcePool):", "    def mark_down(self, ids): self.log = ids", "pool_class = Odd"),
         r"Odd.mark_down\(\) does not call super\(\).mark_down\(\): jobs start on ranks that are down",
     ),
+    "a choice by what the pool has counted": (
+        defines("class Odd(ResourcePool):", "    def _select_resources(self, candidates, request): return [], 0", "pool_class = Odd"),
+        r"pool class Odd: no place for [ƒf]\w+ even with all resources free.*: a hook or placement may depend on its arguments alone",
+    ),
     "feasibility as a value": (
         defines("class Odd(ResourcePool):", "    def _check_feasibility(self, request): return False", "pool_class = Odd"),
         r"_check_feasibility\(\) returned False: expected nothing, or an InfeasibleRequest that is raised",

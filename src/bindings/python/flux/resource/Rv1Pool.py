@@ -31,7 +31,7 @@ from typing import Any
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.amounts import read_table, with_amounts_asked, with_amounts_recorded
 from flux.resource.pool.contract import NO_LOG, JobRecord
-from flux.resource.pool.hooks import Hooks
+from flux.resource.pool.hooks import Hooks, hash_of_attributes
 from flux.resource.pool.inventory import (
     Entry,
     Inventory,
@@ -205,6 +205,8 @@ class Rv1Pool(Hooks):
 
     def parse_resource_request(self, jobspec: Any) -> ResourceRequest:
         request = self.request_class.from_jobspec(jobspec)
+        if self.sees_requests:
+            request.shape = request.shape.replace(attributes=hash_of_attributes(request.jobspec))
         if self._cores_per_gpu and request.shape.gpu_per_slot:
             request.shape = _with_cores_of_gpus(request.shape, self._cores_per_gpu)
         counted = self.inventory.amounts

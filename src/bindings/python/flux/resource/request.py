@@ -160,6 +160,7 @@ class Graph:
         self.constraint: Any = None  # from the jobspec, not from its graph
         self.within = None  # never from a graph
         self.slot_amounts = self.node_amounts = ()  # nor are these
+        self.attributes = 0
         self._left: Steps = []
         self._next(self._above, resources, ONE, None, False)
         while self._left:
@@ -339,6 +340,7 @@ class Shape:
         slot_amounts (tuple): steps of each of the pool's amounts per slot (`pool.amounts`); empty
             if the request has none.
         node_amounts (tuple): the same per node, beside those of its slots.
+        attributes (int): a hash of the job's attributes, where the pool's choice may depend on them.
         match (Terms or None): the parsed constraint, and the ranks it is limited to (`on_ranks`).
         node_cores, node_gpus (int): minimum per node.
         need (tuple): minimum numbers of cores, GPUs and steps of each amount per node (per slot, in
@@ -361,6 +363,7 @@ class Shape:
     within: GroupBinding | None = _usually(None)
     slot_amounts: tuple[int, ...] = _usually(())
     node_amounts: tuple[int, ...] = _usually(())
+    attributes: int = _usually(0)
     match: Any = field(init=False)
     node_cores: int = field(init=False)
     node_gpus: int = field(init=False)

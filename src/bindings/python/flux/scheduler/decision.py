@@ -229,6 +229,16 @@ class Planning:
             )
         return False
 
+    def tell_of_no_place(self, job: PendingJob) -> None:
+        """Log, once, that the pool finds no place for a job although none of its ranks is down, all
+        count as free, and its check has passed."""
+        if "place" not in self._missing:
+            self._missing.add("place")
+            self._scheduler.log.error(
+                f"pool class {type(self._scheduler.resources).__name__}: no place for {job.name} even with all resources"
+                " free, though its check has let the job pass: a hook or placement may depend on its arguments alone"
+            )
+
     def current(self) -> Plan | None:
         """Return the plan, or None if the pool cannot plan."""
         if self.plan is None and self.pool_can("plan"):

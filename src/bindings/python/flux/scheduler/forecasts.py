@@ -364,8 +364,12 @@ class Forecasts:
         facts = facts or policy.facts.explain(job.resource_request)
         if head is not None and not facts["reason"]:
             return "order", behind(head.name, head.userid)
-        is_down = policy.facts.waits_for_down_ranks(job.resource_request)
-        return "down" if is_down else "resources", describe(facts) or decision.why(job)
+        pool, request = policy.resources, job.resource_request
+        is_down = policy.facts.waits_for_down_ranks(request)
+        reason = describe(facts)
+        if reason is None and not pool.fits_on(request, pool.ranks):
+            reason = pool.why_not(request)
+        return "down" if is_down else "resources", reason or decision.why(job)
 
     def reasons(self) -> Iterator[None]:
         """Tell the first `PolicyScheduler.reason_depth` pending jobs why they wait; for `forecast`.

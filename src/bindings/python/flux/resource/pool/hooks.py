@@ -6,6 +6,7 @@ They work on Python sets, made at each attempt, except in a pool that overrides 
 
 from __future__ import annotations
 
+import marshal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -38,18 +39,36 @@ def mask_of_ids(ids: Any) -> int:
     return mask
 
 
+#: System attributes that differ between jobs of a series, and by which no hook chooses.
+OF_ONE_JOB = frozenset(("duration", "cwd", "environment"))
+
+
+def hash_of_attributes(jobspec: Any) -> int:
+    """Return a hash of the attributes of a jobspec by which a hook may choose. Raises ValueError if
+    they are nested too deeply."""
+    attributes = jobspec.get("attributes")
+    system = attributes.get("system") if isinstance(attributes, dict) else None
+    if isinstance(system, dict):
+        own = {name: value for name, value in system.items() if name not in OF_ONE_JOB}
+        attributes = {**attributes, "system": own}
+    try:
+        return hash(marshal.dumps(attributes, 2))
+    except ValueError:
+        raise ValueError("jobspec is nested too deeply") from None
+
+
 class Hooks(ResourcePoolImplementation):
     """The steps of an allocation that a subclass of ``Rv1Pool`` may override."""
 
-    #: Whether ``_select_resources()`` is overridden.
-    _chooses_itself = False
+    #: Whether ``_select_resources()`` is overridden, so that its choice may depend on a whole request.
+    sees_requests = False
     #: Whether it was logged that ``_select_resources()`` returned None.
     _is_none_logged = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._chooses_itself = cls._select_resources is not Hooks._select_resources
-        cls.hooked = cls._chooses_itself or cls._sort_candidates is not Hooks._sort_candidates
+        cls.sees_requests = cls._select_resources is not Hooks._select_resources
+        cls.hooked = cls.sees_requests or cls._sort_candidates is not Hooks._sort_candidates
 
     def _sort_candidates(self, candidates: list[Any]) -> list[Any]:
         """Order the candidates.
@@ -184,7 +203,7 @@ class Hooks(ResourcePoolImplementation):
         free = index.free(rank)
         free_cores = free & inventory.core_mask
         counts = inventory.counts_of(free) if inventory.amounts else ()
-        if counts and self._chooses_itself and shape.slot_size and not shape.exclusive:
+        if counts and self.sees_requests and shape.slot_size and not shape.exclusive:
             # It does not know of amounts: show it cores for as many slots as these allow.
             most = slots_by_amounts(counts, shape) * shape.slot_size
             if most < popcount(free_cores):

@@ -110,8 +110,11 @@ class Backfilling(Decision):
 
     def park_if_down(self, job: PendingJob) -> bool:
         """Park a job if it waits for ranks that are down. Return whether it does."""
-        if not self.policy.facts.waits_for_down_ranks(job.resource_request):
+        policy, request = self.policy, job.resource_request
+        if not policy.facts.waits_for_down_ranks(request):
             return False
+        if not policy.facts.ranks_of(request) & ~policy.resources.eligible_ranks(request):
+            policy.planning.tell_of_no_place(job)
         self.forget(job)
         self.backlog.park(job)
         return True
