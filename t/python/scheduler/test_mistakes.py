@@ -193,3 +193,13 @@ def test_what_may_be_overridden_is_there_and_documented():
     known = {name for base in Backfill.__mro__ for name in vars(base)}
     assert OVERRIDABLE <= known
     assert {name for name in OVERRIDABLE if f"``{name}" not in page} == set()
+
+
+def test_a_variable_with_the_name_of_a_generator_is_none():
+    class Told(Backfill):
+        def forecast(self):
+            reasons = "none"
+            self.log.info(reasons)
+            return super().forecast()
+
+    FakeInstance().load(Told)

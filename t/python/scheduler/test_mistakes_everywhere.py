@@ -244,6 +244,43 @@ MISTAKES = {
         defines("class Odd(ResourcePool):", "    def _select_resources(self, candidates, request): return [], 0", "pool_class = Odd"),
         r"pool class Odd: no place for [ƒf]\w+ even with all resources free.*: a hook or placement may depend on its arguments alone",
     ),
+    "a copy that is none": (
+        defines("class Odd(ResourcePool):", "    def copy(self): return self", "pool_class = Odd"),
+        r"Odd.copy\(\) does not call super\(\).copy\(\): what is tried on a copy changes the pool itself",
+    ),
+    "options of a pool in a list": (defines("pool_kwargs = ['spread']"), r"pool_kwargs=\['spread'\]: expected a dict"),
+    "None for a method": (defines("forecast = None"), r"Mine.forecast=None takes the place of the method forecast\(\)"),
+    "text for a method": (defines("rank = 'shortest'"), r"Mine.rank='shortest' takes the place of the method rank\(\)"),
+    "a dict for a method of a rule": (with_rule("stats = {}"), r"Odd.stats=\{\} takes the place of the method stats\(\)"),
+    "a method for an attribute of a rule": (
+        with_rule("def engaged(self): return False"), r"Odd.engaged\(\) takes the place of the attribute engaged",
+    ),
+    "an argument as an attribute": (
+        defines("promise = 4"), r"Mine.promise is never used: pass it on as an argument, super\(\).__init__\(h, 'promise=4', \*args\)",
+    ),
+    "all arguments in one": (
+        defines("def __init__(self, h, *args): super().__init__(h, args)"), r"argument \(\): expected text: super\(\).__init__\(h, \*args\)",
+    ),
+    "a priority of a queued job": (
+        defines("def schedule(self):", "    for job in self.pending_jobs(): job.priority = 3", "    return super().schedule()"),
+        r"priority of [ƒf]\w+: set while it is queued: override order\(\), and call reorder\(\)",
+    ),
+    "text for annotations": (answers("job.request.annotate('soon')"), r"annotate\(\): expected a dict, got 'soon'"),
+    "a value for a function": (
+        defines("def __init__(self, h, *args):", "    super().__init__(h, *args)", "    self.checkpoint('use', {}, print)"),
+        r"checkpoint\('use'\): expected two functions, to dump and to load",
+    ),
+    "a run time as text": (
+        defines("def order(self, job): return self.expected_run(job)", "def predicted(self, job): return '5m'"),
+        r"predicted run time of [ƒf]\w+ is '5m': expected a number",
+    ),
+    "a latest start since now": (
+        defines(
+            "def __init__(self, h, *args): super().__init__(h, 'promise=all', *args)",
+            "def latest_start(self, job): return 3600",
+        ),
+        r"latest_start of [ƒf]\w+ is 3600: expected seconds since the epoch",
+    ),
     "feasibility as a value": (
         defines("class Odd(ResourcePool):", "    def _check_feasibility(self, request): return False", "pool_class = Odd"),
         r"_check_feasibility\(\) returned False: expected nothing, or an InfeasibleRequest that is raised",

@@ -561,6 +561,8 @@ class Scheduler(BrokerModule):
             interval (float): minimum time between writes, in seconds; later changes are lost if the
                 scheduler dies
         """
+        if not (callable(dump) and callable(load)):
+            raise TypeError(f"checkpoint({name!r}): expected two functions, to dump and to load")
         return self._checkpoints.make(
             f"checkpoint.sched-{name}", interval, lambda: iter([json.dumps(dump())]), load
         )

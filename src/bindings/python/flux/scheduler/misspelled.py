@@ -44,6 +44,7 @@ NEEDED = {
     "mark_up": "ranks that come up stay down",
     "remove_ranks": "jobs start on ranks that have left",
     "update_expiration": "plans go by the former ends of jobs",
+    "copy": "what is tried on a copy changes the pool itself",
 }
 #: Those for the jobs in the library's queue, which a policy with an alloc() may not use.
 QUEUED = frozenset({"cancel", "prioritize"})
@@ -57,6 +58,8 @@ INSTEAD = {
     "sleep": "time.sleep() no message is answered: `yield` seconds in schedule(), or use call_at()",
     "rpc": "rpc().get() no message is answered: use rpc().then()",
 }
+#: Module arguments of `Backfill` that are no attributes.
+ARGUMENTS = frozenset({"promise", "promises", "reservations", "candidates", "profile"})
 #: Value of an attribute that the library's methods assign to ``self``.
 ATTRIBUTE = object()
 
@@ -177,7 +180,7 @@ def _dropped(function: types.FunctionType, names: set[str]) -> Iterator[str]:
         if one.opname in ("CACHE", "PRECALL"):
             continue
         if one.opname.startswith("LOAD_"):
-            called = one.argval
+            called = one.argval if one.opname.endswith(("ATTR", "METHOD")) else None
         elif not one.opname.startswith("CALL") or before.startswith("CALL"):
             if one.opname == "POP_TOP" and before.startswith("CALL") and called in names:
                 yield str(called)
@@ -256,6 +259,16 @@ def misspelled(kind: type) -> Iterator[str]:
                     f"{base.__name__}.{name}() does nothing by {dropped}(), a generator: return it, or write"
                     f" `yield from self.{dropped}()`"
                 )
+        for name, value in vars(base).items():
+            if name in known and not callable(value) and not hasattr(value, "__get__"):
+                yield f"{base.__name__}.{name}={value!r} takes the place of the method {name}()"
+            elif name in attributes & functions.keys():
+                yield f"{base.__name__}.{name}() takes the place of the attribute {name}"
+        for name in sorted(ARGUMENTS & _attributes(base) - used) if "predicted" in known else ():
+            yield (
+                f"{base.__name__}.{name} is never used: pass it on as an argument,"
+                f" super().__init__(h, '{name}={vars(base)[name]}', *args)"
+            )
         for name in sorted(functions.keys() - known.keys() - used):
             meant = _nearest(name, [one for one in known if name[0] != "_" or one[0] == "_"])
             if meant is not None:

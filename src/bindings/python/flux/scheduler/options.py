@@ -85,6 +85,8 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
     arguments, for subclasses. Raises ValueError if an argument has a bad value."""
     rest = []
     for arg in args:
+        if not isinstance(arg, str):
+            raise ValueError(f"argument {arg!r}: expected text: super().__init__(h, *args)")
         name, equals, value = arg.partition("=")
         if name == "queue-depth" and equals:
             scheduler.queue_depth = parse_depth(value)

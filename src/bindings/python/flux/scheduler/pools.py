@@ -146,6 +146,8 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
     cls = choose(scheduler, R)
     known = known_options(cls, R.get("version"))
     options = {}
+    if not isinstance(scheduler.pool_kwargs, dict):
+        raise ValueError(f"pool_kwargs={scheduler.pool_kwargs!r}: expected a dict")
     for key, value in scheduler.pool_kwargs.items():
         if key in known:
             options[key] = value

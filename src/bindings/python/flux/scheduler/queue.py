@@ -356,7 +356,7 @@ class Backlog(PendingQueue):
     def reorder(self) -> None:
         jobs = self.jobs.to_list()
         for job in [*jobs, *self.parked.values()]:
-            job.priority = job.priority
+            job.order = job.prioritize(job.priority)
         # jobs that have left keep their old order
         self.unexamined = [entry_of(job) for _, _, job in self.unexamined if job.queued]
         heapq.heapify(self.unexamined)

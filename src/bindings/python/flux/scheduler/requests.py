@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any, Callable, Protocol
 
-from flux.resource.pool.masks import popcount
+from flux.resource.pool.masks import popcount, quote
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.request import Remembered
 from flux.resource.ResourcePool import ResourcePool
@@ -200,6 +200,8 @@ class AllocRequest:
         null removes a key; it is not sent for a key that was never set."""
         if self.state != OPEN:
             return
+        if not isinstance(annotations, dict):
+            raise TypeError(f"annotate(): expected a dict, got {quote(annotations)}")
         sched = annotations.get("sched")
         if isinstance(sched, dict):
             shown = self._shown
@@ -382,6 +384,10 @@ class PendingJob:
 
     @priority.setter
     def priority(self, priority: int) -> None:
+        if self.queued:  # in a sorted list, which would no longer find it
+            raise AttributeError(
+                f"priority of {self.name}: set while it is queued: override order(), and call reorder() for changes"
+            )
         self.order = self.prioritize(priority)
 
     @property

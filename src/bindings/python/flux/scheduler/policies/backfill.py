@@ -176,4 +176,7 @@ class Backfill(PolicyScheduler):
     def expected_run(self, job: PendingJob) -> float:
         """Return the run time in seconds that ranks are computed from; see
         `flux.scheduler.history.expected_run`."""
-        return expected_run(self.predicted(job) if self.ranks.predicts else None, job.limit)
+        guess = self.predicted(job) if self.ranks.predicts else None
+        if guess is not None and not isinstance(guess, (int, float)):
+            guess = self.ranks.usable(guess, job, "predicted run time")
+        return expected_run(guess, job.limit)

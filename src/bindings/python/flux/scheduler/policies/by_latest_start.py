@@ -303,6 +303,11 @@ class BackfillByLatestStart(BackfillByRank):
         """Promise a job its latest start, beside all other promises."""
         policy = self.policy
         wanted = policy.ranks.value_of("latest_start", policy.latest_start, job)
+        if wanted < job.t_submit:
+            policy.ranks.warn(
+                "latest_start",
+                f"latest_start of {job.name} is {wanted!r}: expected seconds since the epoch",
+            )
         wanted = max(wanted if wanted < inf else job.t_submit + policy.within, policy.now())
         when = self.plan.earliest(job.resource_request, after=wanted)
         if self.backlog.has_priorities and (when is None or when > wanted):

@@ -205,7 +205,7 @@ class JobRanks:
         try:
             value = method(job)
         except Exception as exc:
-            self._warn(option, f"{option} of {job.name}", exc)
+            self.warn(option, f"{option} of {job.name}", exc)
             return inf
         return value if type(value) is float and value == value else self.usable(value, job, option)
 
@@ -218,10 +218,11 @@ class JobRanks:
             number = nan
         if number == number:
             return number
-        self._warn(option, f"{option} of {job.name} is {value!r}: expected a number")
+        self.warn(option, f"{option} of {job.name} is {value!r}: expected a number")
         return inf
 
-    def _warn(self, option: str, text: str, error: Exception | None = None) -> None:
+    def warn(self, option: str, text: str, error: Exception | None = None) -> None:
+        """Log a mistake of a site's code, once for each option."""
         if option not in self._warned:
             self._warned.add(option)
             self._errors.report(text, error)
@@ -232,5 +233,5 @@ class JobRanks:
         try:
             return function(self._policy, job)
         except Exception as exc:
-            self._warn(option, f"{option}: {function.__name__} of {job.name}", exc)
+            self.warn(option, f"{option}: {function.__name__} of {job.name}", exc)
             return None
