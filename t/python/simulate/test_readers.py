@@ -208,6 +208,27 @@ def test_sacct(tmp_path):
         assert part in said
 
 
+@pytest.mark.parametrize("text", [swf(row()), SACCT, '{"id": 1, "t_submit": 1.0}'])
+def test_a_byte_order_mark(tmp_path, text):
+    form, marked = (detect(Source(write(tmp_path, mark + text))) for mark in ("", "\ufeff"))
+    assert form == marked
+    if form != "flux":
+        assert read(write(tmp_path, "\ufeff" + text))[0] == read(write(tmp_path, text))[0]
+
+
+def test_sacct_without_bars(tmp_path):
+    text = " JobID  AllocCPUS  State\n------ ------ ----\n1  8  COMPLETED\n"
+    said = "FILE:1: columns are separated by neither commas, bars nor tabs: sacct -P writes bars"
+    assert refusal(write(tmp_path, text)) == said
+    assert refusal(write(tmp_path, "id;submit;run;limit;nodes\n1;0,5;10;20;1\n")) == said
+
+
+def test_components_of_heterogeneous_jobs(tmp_path):
+    _, source = read(write(tmp_path, SACCT.replace("\n11_7|", "\n11+1|")))
+    said = "1 job comes from heterogeneous ones: components start independently (first: line 4)"
+    assert said in source.notes.lines()
+
+
 def test_steps_of_sacct_by_raw_ids_only(tmp_path):
     """As without -X."""
     lines = [line.partition("|")[2] for line in SACCT.splitlines()]

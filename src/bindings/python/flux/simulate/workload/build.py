@@ -287,7 +287,7 @@ def _compare_with_starts(records, machine, unit, notes):
     units = machine.units(unit)
     if most > units * (NAMED if "from the trace" in machine.source else ROUNDING):
         notes.warn(
-            f"the machine has {units:,} {unit}s ({machine.source}), and by its own starts the trace used"
+            f"the machine has {counted(units, unit)} ({machine.source}), and by its own starts the trace used"
             f" {most:,} at once: the machine is too small, and all waits are too long. Give its size with"
             " --nodes (and --cores-per-node)"
         )

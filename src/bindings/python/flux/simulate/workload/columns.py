@@ -56,7 +56,7 @@ def missing_text(groups):
 def split_header(text):
     """Return the names in a header, and their delimiter."""
     delimiter = "|" if "|" in text else "," if "," in text else "\t" if "\t" in text else ","
-    return next(csv.reader([text.lstrip("\ufeff")], delimiter=delimiter), []), delimiter
+    return next(csv.reader([text], delimiter=delimiter), []), delimiter
 
 
 def seconds(text):
@@ -174,6 +174,8 @@ def _record(source, number, row):
     if "." in label and label.split(".")[0].replace("_", "").isdigit() and "state" in row:
         notes.count("lines about job steps left out", number)
         return None
+    if "+" in label:
+        notes.count("jobs come from heterogeneous ones: components start independently", number)
     if "[" in label:
         notes.count("entries for the rest of a job array, which never ran, left out", number)
         return None

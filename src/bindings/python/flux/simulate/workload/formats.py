@@ -4,6 +4,7 @@
 import csv
 import json
 import os
+import re
 import zlib
 
 from flux.simulate.workload import batsim, columns, fluxlog, swf
@@ -103,7 +104,7 @@ def detect(source):
     if head and _is_archive(source.path):
         return "flux"
     for _, line in lines(source):
-        text = line.strip().lstrip("\ufeff")
+        text = line.strip()
         if not text or text.startswith("#"):
             continue
         if text[0] in "{[":
@@ -118,6 +119,9 @@ def detect(source):
             return "sacct" if delimiter == "|" else "csv"
         if len(missing) < len(columns.NEEDED):
             raise source.error(1, columns.missing_text(missing))
+        if len(columns.missing(re.split(r"[\s;]+", text))) < len(columns.NEEDED):
+            text = "columns are separated by neither commas, bars nor tabs: sacct -P writes bars"
+            raise source.error(1, text)
         break
     text = f"none of the formats known ({', '.join(FORMATS[1:])}): give it with --format"
     raise source.error(1, text)

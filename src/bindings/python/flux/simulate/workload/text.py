@@ -71,7 +71,7 @@ def read_text(source):
 
 def _decoded(data):
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
