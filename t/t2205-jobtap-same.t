@@ -17,7 +17,7 @@ both() { test_cmp "$SHARNESS_TEST_SRCDIR/jobtap/same/$1" $1; }
 test_expect_success 'load the plugin' '
 	cp "$SHARNESS_TEST_SRCDIR/jobtap/same.py" . && flux jobtap load same.py
 '
-for mode in plain flag depend bad-priority priority update raise cancel; do
+for mode in plain flag depend bad-priority priority update raise cancel answers; do
 	test_expect_success "a job of mode $mode" '
 		id=$(flux submit --setattr=mode=$mode true) &&
 		if test $mode = bad-priority; then flux job wait-event -t 120 $id exception && flux cancel $id; fi &&
@@ -49,6 +49,15 @@ test_expect_success 'the other functions, and calls that are refused' '
 '
 test_expect_success 'a canceled job' '
 	id=$(flux submit --urgency=hold true) && flux cancel $id && eventlog $id >canceled && both canceled
+'
+test_expect_success 'a fatal exception in job.state.run: the job starts all the same' '
+	id=$(flux submit --setattr=mode=stop --setattr=exec.test.run_duration=0.1s true) &&
+	eventlog $id | sed "s/finish status=.*/finish/" >stop && both stop
+'
+test_expect_success 'a query answers with any keys; the log has the reason of one that fails' '
+	flux jobtap query same.$so | jq -e ".validated == \"yes\" and .annotations == \"none\"" &&
+	flux jobtap load -r same.$so same.py mute=1 && test_must_fail flux jobtap query same.$so &&
+	flux dmesg | grep "same.py: plugin.query: nothing to tell (same.py:"
 '
 test_expect_success 'a failed job' '
 	id=$(flux submit false) && eventlog $id >failed && both failed

@@ -22,6 +22,7 @@ def plugin_init(p):
         ("job.update", update),
         ("job.update.attributes.system.same", update_key),
         ("same.answer", answer),
+        ("plugin.query", query),
     ):
         p.add_handler(topic, callback)
     p.service_register("open", open_gate)
@@ -41,11 +42,15 @@ def validate(p, topic, args):
         p.reject_job("not this one")
     p.jobspec_update({"attributes.system.a": 1})
     p.jobspec_update({"attributes.system.b": [1, {"c": None}]})
+    if mode_of(args) == "answers":
+        return {"annotations": {"x": 1}, "priority": "high", "R": {}}
 
 
 def new(p, topic, args):
     p.job_subscribe(CURRENT_JOB)
     p.job_set_flag(CURRENT_JOB, "debug") if mode_of(args) == "flag" else None
+    if mode_of(args) == "answers":
+        return {"priority": "high"}
 
 
 def gate(p, topic, args):
@@ -84,11 +89,18 @@ def sched(p, topic, args):
 
 
 def run(p, topic, args):
+    if mode_of(args) == "stop":
+        return p.raise_exception(CURRENT_JOB, "stop", 0, "too late")
     p.prolog_start("prolog")
     p.prolog_finish(CURRENT_JOB, "prolog", 0)
 
 
 def cleanup(p, topic, args):
+    if mode_of(args) == "stop":
+        try:
+            p.dependency_remove(CURRENT_JOB, "one")
+        except OSError as exc:
+            p.event_post(CURRENT_JOB, "same.errno", {"errno": exc.errno})
     p.epilog_start("epilog")
     p.epilog_finish(CURRENT_JOB, "epilog", 3)
 
@@ -107,6 +119,12 @@ def update_key(p, topic, args):
     if args["value"] == "no":
         return -1
     return {"updates": {"attributes.system.too": args["value"]}, "validated": True}
+
+
+def query(p, topic, args):
+    if p.args.get("mute"):
+        p.error("nothing to tell")
+    return {"validated": "yes", "annotations": "none"}
 
 
 def answer(p, topic, args):

@@ -152,6 +152,61 @@ def test_12_a_priority_may_be_in_any_answer(inst, p):
     assert any("job.new: R may only be set in job.state.sched" in text for text in inst.logged())
 
 
+@pytest.mark.parametrize("topic", ["job.create", "job.validate", "job.event.depend"])
+def test_12_an_answer_without_effect_is_told(inst, p, topic):
+    p.add_handler("job.new", lambda p, topic, args: p.job_subscribe(CURRENT_JOB))
+    answer = {"annotations": {"x": 1}, "priority": "high"}
+    p.add_handler(topic, lambda p, topic, args: answer)
+    job = inst.jm.jobs.active[inst.submit()]
+    assert job.annotations == {} and job.priority == 16
+    assert "exception" not in inst.events(job.id)
+    assert any(f"{topic}: annotations, priority: without effect" in one for one in inst.logged())
+
+
+def test_12_a_priority_of_a_job_to_come_that_is_none_is_an_exception(inst, p):
+    p.add_handler("job.new", lambda p, topic, args: {"priority": "high"})
+    assert inst.events(inst.submit())[:3] == ["submit", "exception", "validate"]
+
+
+def test_13_a_fatal_exception_in_state_run_comes_after_the_start_request(inst, auto, p):
+    p.add_handler("job.state.run", lambda p, t, args: p.raise_exception(args["id"], "x", 0, ""))
+    id = inst.submit(run_duration=1)
+    inst.advance(2)
+    assert inst.events(id)[-7:] == "alloc exception start finish release free clean".split()
+
+
+def test_14_dependencies_of_a_job_past_DEPEND(inst, p):
+    id = inst.submit()
+    gone = inst.submit()
+    inst.cancel(gone)
+    for job in (id, gone):
+        for change in (p.dependency_add, p.dependency_remove):
+            with raises(errno.EINVAL, "dependencies belong to DEPEND state"):
+                change(job, "x")
+
+
+@pytest.mark.parametrize("init", ["def plugin_init(p, q):", "def plugin_init():"])
+def test_a_place_in_our_own_files_is_not_told(inst, tmp_path, init):
+    path = tmp_path / "odd.py"
+    path.write_text(f"{init}\n    pass\n")
+    with pytest.raises(OSError, match=r"TypeError: plugin_init\(\) .*(given|'q')$"):
+        inst.rpc("job-manager.jobtap", {"load": str(path)})
+
+
+def test_args_that_are_changed(inst, p):
+    def change(p, topic, args):
+        args["urgency"] = 5
+
+    p.add_handler("job.new", change)
+    inst.submit()
+    p.add_handler("conf.update", change)
+    with raises(errno.EINVAL):
+        inst.rpc("config.load", {"config": {}})
+    for topic in ("job.new", "conf.update"):
+        told = f"{topic}: TypeError: the arguments of a callback cannot be changed"
+        assert any(told in one for one in inst.logged())
+
+
 def test_12_a_priority_that_is_none_is_an_exception(inst, p, add):
     p.add_handler("job.state.priority", lambda p, topic, args: {"priority": "foo"})
     id = inst.submit()

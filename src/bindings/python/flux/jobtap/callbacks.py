@@ -19,12 +19,19 @@ from flux.jobtap import validation
 from flux.jobtap.errors import JobtapError, Rejected, refusal
 
 
+def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise TypeError(
+        "the arguments of a callback cannot be changed: make a copy with copy.deepcopy()"
+    )
+
+
 class CallbackArgs(Mapping[str, Any]):
     """A read-only mapping. A value is fetched at its first use, and kept: ``source.fetch(key)``
     returns it or raises KeyError, ``source.keys()`` lists the keys. Without a source there are only
     the values known in advance."""
 
     __slots__ = ("_known", "_source", "__weakref__")
+    __setitem__ = __delitem__ = _refuse
 
     def __init__(self, source: Any, known: dict[str, Any] | None = None) -> None:
         self._source = source
@@ -77,12 +84,6 @@ class CallbackArgs(Mapping[str, Any]):
         if kept:
             self._all()
         self._source = None
-
-
-def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise TypeError(
-        "the arguments of a callback cannot be changed: make a copy with copy.deepcopy()"
-    )
 
 
 class FrozenDict(dict[str, Any]):
@@ -176,6 +177,9 @@ OPEN_TOPICS = ("job.dependency.", "job.event.", "job.update.")
 _UPDATES = ("attributes.", "resources", "tasks")
 #: Keys of the answer to a topic of the job manager.
 ANSWERS = ("priority", "annotations", "R", "validated", "feasibility", "updates")
+#: Topics in whose answers flux-core's job manager ignores these keys.
+_WITHOUT_EFFECT = ("job.create", "job.validate", "job.dependency.", "job.event.", "job.update.")
+_IGNORED = ("R", "annotations", "priority")
 
 
 def why_never_called(topic: str) -> str | None:
@@ -241,3 +245,12 @@ def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
         _check_keys(answer)
     plain: dict[str, Any] = validation.plain(answer, "answer")
     return plain
+
+
+def drop_ignored(answer: dict[str, Any], topic: str) -> str | None:
+    """Remove from an answer what has no effect in its topic. Return a text for the log, or None if
+    there was nothing."""
+    if not topic.startswith(_WITHOUT_EFFECT):
+        return None
+    ignored = [key for key in _IGNORED if answer.pop(key, None) is not None]
+    return f"{', '.join(ignored)}: without effect in this topic" if ignored else None

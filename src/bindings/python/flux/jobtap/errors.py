@@ -55,8 +55,7 @@ def refusal(topic: str, name: str) -> str:
 
 def describe(exc: BaseException, where: str | None = None) -> str:
     """Return an exception as one line: its text and, unless it was raised for users, its type and
-    source line: the last line of the traceback in the plugin's file (`where`), else the last
-    line."""
+    source line: the last line of the traceback in the plugin's file (`where`)."""
     if isinstance(exc, SyntaxError):
         line = f", line {exc.lineno}" if exc.lineno else ""
         return f"{type(exc).__name__}: {exc.msg} ({os.path.basename(exc.filename or '?')}{line})"
@@ -67,11 +66,12 @@ def describe(exc: BaseException, where: str | None = None) -> str:
         return text
     text = " ".join(text.split())
     text = f"{type(exc).__name__}: {text}" if text else type(exc).__name__
-    frames = traceback.extract_tb(exc.__traceback__)
-    own = [frame for frame in frames if frame.filename == where]
-    if own or frames:
-        text += _at((own or frames)[-1])
-    return text
+    own = _frames_in(where, exc)
+    return text + _at(own[-1]) if own else text
+
+
+def _frames_in(where: str | None, exc: BaseException) -> list[traceback.FrameSummary]:
+    return [one for one in traceback.extract_tb(exc.__traceback__) if one.filename == where]
 
 
 def _at(frame: traceback.FrameSummary) -> str:
@@ -83,8 +83,7 @@ def describe_for_log(exc: BaseException, where: str | None, callback: Any = None
     plugin, if there is one. If the exception concerns the callback's return value, the traceback
     has no line of it, and its first line is shown."""
     text = describe(exc, where)
-    frames = traceback.extract_tb(exc.__traceback__)
-    own = [frame for frame in frames if frame.filename == where]
+    own = _frames_in(where, exc)
     code = getattr(callback, "__code__", None)
     if own:
         place = _at(own[-1])
@@ -93,12 +92,7 @@ def describe_for_log(exc: BaseException, where: str | None, callback: Any = None
         place = f" ({line} in {code.co_name})"
     else:
         return text
-    if text.endswith(place) or isinstance(exc, SyntaxError):
-        return text
-    # A trailing source line of this package does not help the plugin's author.
-    if frames and text.endswith(_at(frames[-1])):
-        text = text[: -len(_at(frames[-1]))]
-    return text + place
+    return text if text.endswith(place) or isinstance(exc, SyntaxError) else text + place
 
 
 def brief(exc: BaseException) -> str:

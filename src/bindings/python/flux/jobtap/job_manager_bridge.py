@@ -31,7 +31,13 @@ from flux.jobtap import (
     thread_guard,
     validation,
 )
-from flux.jobtap.callbacks import CallbackArgs, FrozenDict, FrozenList, read_answer
+from flux.jobtap.callbacks import (
+    CallbackArgs,
+    FrozenDict,
+    FrozenList,
+    drop_ignored,
+    read_answer,
+)
 from flux.jobtap.errors import (
     BAD_ANNOTATIONS,
     FAILURES,
@@ -164,8 +170,9 @@ class RunningCallback:
 
     def _failed(self, exc: BaseException) -> int:
         topic, name = self.topic, self.host.name
-        expected = isinstance(exc, JobtapError) and can_fail(topic)
-        if not expected:
+        # The job manager's answer to a query that fails has no text: it is in the log only.
+        told = can_fail(topic) and topic != "plugin.query"
+        if not (told and isinstance(exc, JobtapError)):
             self.host.report(topic, exc)
         if not can_fail(topic):
             return 0
@@ -178,6 +185,9 @@ class RunningCallback:
 
     def _answer(self, view: Any, answer: dict[str, Any]) -> None:
         topic = self.topic
+        ignored = drop_ignored(answer, topic)
+        if ignored is not None:
+            self.host.report(topic, JobtapError(ignored))
         if "priority" in answer and topic.startswith("job."):
             priority = answer["priority"]
             if not validation.is_priority(priority):
@@ -188,14 +198,15 @@ class RunningCallback:
             if len(answer) == 1:
                 _check(lib.jobtap_answer_priority(self.args, priority))
                 return
-        if not isinstance(answer.get("annotations", {}), dict):
+        if topic.startswith("job.") and not isinstance(answer.get("annotations", {}), dict):
             self.host.report(topic, JobtapError(BAD_ANNOTATIONS))
             del answer["annotations"]
-        for key in ("validated", "feasibility"):
-            if key in answer:
-                answer[key] = int(bool(answer[key]))
-        if topic.startswith("job.update.") and answer.get("updates"):
-            validation.updates(answer["updates"], "updates in the answer")
+        if topic.startswith("job.update."):
+            for key in ("validated", "feasibility"):
+                if key in answer:
+                    answer[key] = int(bool(answer[key]))
+            if answer.get("updates"):
+                validation.updates(answer["updates"], "updates in the answer")
         if "R" in answer and topic == "job.state.sched":
             self.host.take_R(view["id"], answer["R"])
         _check(lib.jobtap_answer(self.args, json.dumps(answer).encode()))
@@ -204,7 +215,8 @@ class RunningCallback:
         host, topic = self.host, self.topic
         text = f"{priority!r} is not a priority (0-{PRIORITY_MAX})"
         host.report(topic, JobtapError(text))
-        if type(priority) is not int and topic != "job.priority.get":
+        told = topic != "job.priority.get" and view["state"] != INACTIVE
+        if type(priority) is not int and told:
             stuck = " (job may be stuck in PRIORITY state)" if view["state"] == PRIORITY else ""
             host.raise_exception(view["id"], topic, 4, f"{host.name}: {text}{stuck}")
 
@@ -501,15 +513,15 @@ class PluginHost:
         current = lib.jobtap_id(_running[-1].args) if _running else -1
         id = self._id(id)
         perilogs.check_room(sum(host.perilogs.count(id) for host in _loaded.values()), id, kind)
+        state = self._lookup(id, "state")
+        late = state > RUN or self.job_event_posted(id, "start")
+        if late if kind == "prolog" else state != CLEANUP:
+            raise OSError(errno.EINVAL, _PERILOG[kind])
         if id == current:
             start = getattr(lib, f"flux_jobtap_{kind}_start")
-            _check(start(self.p, description.encode()), _PERILOG[kind])
+            _check(start(self.p, description.encode()), _JOB)
         else:
             # The C function only works on the current job. For other jobs its event is posted here.
-            state = self._lookup(id, "state")
-            late = state > RUN or self.job_event_posted(id, "start")
-            if late if kind == "prolog" else state != CLEANUP:
-                raise OSError(errno.EINVAL, _PERILOG[kind][errno.EINVAL])
             self.event_post(id, f"{kind}-start", {"description": description})
         self.perilogs.started(Perilog(id, kind, description, if_removed))
 
@@ -655,8 +667,8 @@ _UPDATE = {
     errno.EINVAL: "the jobspec of a job in RUN state or later, or of the current job by its id, cannot be updated"
 }
 _PERILOG = {
-    "prolog": {**_JOB, errno.EINVAL: "it is too late for a prolog of this job"},
-    "epilog": {**_JOB, errno.EINVAL: "an epilog needs a job in CLEANUP state"},
+    "prolog": "it is too late for a prolog of this job",
+    "epilog": "an epilog needs a job in CLEANUP state",
 }
 
 

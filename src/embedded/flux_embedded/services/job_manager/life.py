@@ -97,8 +97,9 @@ class Life(Part):
             self.service.sched.enqueue(job)
 
     def _run(self, job, event, out):
-        # A prolog that a plugin has just started is still in the queue.
-        if not job.perilogs and not job.queue:
+        # A prolog that a plugin has just started is still in the queue. A fatal exception there comes
+        # too late: as in flux-core, the job starts, and ends.
+        if not (job.perilogs or any(one["name"] == "prolog-start" for one in job.queue)):
             self.service.execution.request(job)
 
     def _cleanup(self, job, event, out):

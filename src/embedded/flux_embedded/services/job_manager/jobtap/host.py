@@ -189,10 +189,14 @@ class Host:
 
     # -- dependencies ------------------------------------------------------------------------------------
 
-    def dependency_add(self, id, description):
-        job = self._job(id)
+    def _dependent(self, id):
+        job = self._job(id, active=False)
         if job.state > states.DEPEND:
             raise OSError(errno.EINVAL, "dependencies belong to DEPEND state")
+        return job
+
+    def dependency_add(self, id, description):
+        job = self._dependent(id)
         events = self.events
         queued_add = events.queued(job, "dependency-add", description)
         if events.queued(job, "dependency-remove", description):
@@ -206,7 +210,7 @@ class Host:
         self.post(job, "dependency-add", {"description": description})
 
     def dependency_remove(self, id, description):
-        job = self._job(id)
+        job = self._dependent(id)
         events = self.events
         is_open = job.dependencies is not None and job.dependencies.get(description)
         is_open = is_open or events.queued(job, "dependency-add", description)

@@ -12,11 +12,10 @@ import os
 import sys
 from contextlib import contextmanager
 from syslog import LOG_DEBUG, LOG_ERR
-from types import MappingProxyType
 
 from _flux import module
 from flux.jobtap import plugin_file, process_guard, validation
-from flux.jobtap.callbacks import CallbackArgs, FrozenDict, freeze, read_answer
+from flux.jobtap.callbacks import CallbackArgs, FrozenDict, drop_ignored, freeze, read_answer
 from flux.jobtap.errors import (
     BAD_ANNOTATIONS,
     FAILURES,
@@ -225,6 +224,9 @@ class Jobtap(Part):
 
     def _merge(self, job, topic, plugin, answer, out):
         """Merge the answer of one plugin into `out`; invalid parts are dropped, and logged."""
+        ignored = drop_ignored(answer, topic)
+        if ignored is not None:
+            self.report(plugin, topic, JobtapError(ignored))
         if "priority" in answer and not self._is_priority(job, topic, plugin, answer["priority"]):
             del answer["priority"]
             out.pop("priority", None)
@@ -232,7 +234,7 @@ class Jobtap(Part):
         if why is not None:
             self.report(plugin, topic, JobtapError(why))
             del answer["R"]
-        annotations = answer.get("annotations")
+        annotations = answer.get("annotations") if topic.startswith("job.") else None
         if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
             self.service.sched.annotate(job, annotations)
         elif annotations is not None and not isinstance(annotations, dict):
@@ -246,7 +248,7 @@ class Jobtap(Part):
             return True
         text = f"{priority!r} is not a priority (0-{states.PRIORITY_MAX})"
         self.report(plugin, topic, JobtapError(text))
-        told = topic != "job.priority.get" and job.state & states.ACTIVE
+        told = topic != "job.priority.get" and job.state != states.INACTIVE
         if type(priority) is not int and told:
             stuck = " (job may be stuck in PRIORITY state)" if job.state == states.PRIORITY else ""
             self.events.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
@@ -447,7 +449,7 @@ class Jobtap(Part):
     def _conf_update(self, plugin, config):
         conf = config if isinstance(plugin, Builtin) else freeze(config)
         try:
-            self._ask(plugin, "conf.update", MappingProxyType({"conf": conf}))
+            self._ask(plugin, "conf.update", FrozenDict({"conf": conf}))
         except FAILURES as exc:
             text = brief(exc)
             if not isinstance(exc, JobtapError):
