@@ -209,6 +209,23 @@ def test_shares_of_many_users_are_computed_together(calls):
     assert spent[400] < 4.5 * spent[100], spent
 
 
+def test_the_first_jobs_of_many_users_have_the_order_computed_once(calls):
+    spent = {}
+    for users in (100, 400):
+        config = {"fairshare": {"half-life": "1d"}}
+        rig = Rig(R(NODES, 4), estimates=False)
+        rig.load("sched-fifo", "reason-depth=0", config=config)
+        rig.alloc(1, whole(NODES, 90000))
+        rig.settle()
+        meter = SchedulerMeter(rig, calls)
+        for user in range(users):
+            rig.alloc(10 + user, whole(NODES, 500), userid=2000 + user)
+            rig.turn()
+        rig.settle()
+        spent[users] = meter.spent
+    assert spent[400] < 4.5 * spent[100], spent
+
+
 def test_a_pass_does_no_more_for_a_shape_the_more_shapes_there_are(calls):
     """Those of many users, whose jobs share no nodes: a shape is refused for all of them, without a
     look at all other jobs."""

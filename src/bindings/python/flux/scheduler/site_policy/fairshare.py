@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-fairshare"
 
-#: Default half-life, and interval between computations of the order, in seconds.
+#: Default half-life, and interval between computations of the order, default and least, in seconds.
 HALF_LIFE_S = 7 * 86400.0
 PERIOD_S = 300.0
 LEAST_PERIOD_S = 1.0
@@ -52,6 +52,14 @@ class Weights(NamedTuple):
     nodes: float = 0.0
     cores: float = 1.0
     gpus: float = 0.0
+
+
+class Used(NamedTuple):
+    """What jobs have used, in weighted seconds, at a time."""
+
+    at: float  # seconds since the epoch
+    by_associations: dict[Association, float]
+    by_banks: dict[str, float]
 
 
 def read_entry(key: str, value: Any) -> Any:
@@ -127,7 +135,8 @@ class FairShareRule(CountingRule):
         self._users: dict[int | None, float] = {}
         #: current levels, by which jobs are sorted
         self._levels: dict[Association, Level] = {}
-        self._sorts_soon = False  # whether they are computed again in this turn or the next
+        self._used = Used(-inf, {}, {})  # as last read, for associations without a level
+        self._sorts_soon = False  # whether all levels are about to be computed again
         self._in_force = False
         #: timer of the next computation; None: no job is pending
         self._timer: Timer | None = None
@@ -203,11 +212,14 @@ class FairShareRule(CountingRule):
         association = known.uses[0].key
         level = self._levels.get(association)
         if level is None:
-            # The levels of others are older: compute them together soon.
+            now, due = self.host.now(), self._used.at + LEAST_PERIOD_S
             if not self._sorts_soon:
+                # The levels of others are older: compute them together soon.
                 self._sorts_soon = True
-                self.host.call_at(self.host.now(), self._sort)
-            level = self._levels[association] = self._levels_of([association])[association]
+                self.host.call_at(max(now, due), self._sort)
+            if now >= due:
+                self._used = self._used_at(now)
+            level = self._levels[association] = self._level(association, self._used)
         return level
 
     @property
@@ -215,25 +227,28 @@ class FairShareRule(CountingRule):
         period: float = self.entries.get("period", PERIOD_S)
         return max(LEAST_PERIOD_S, period)
 
+    def _level(self, one: Association, used: Used) -> Level:
+        """Return the level of an association, by use."""
+        return (
+            _by_share(used.by_banks.get(one[0], 0.0), self._banks.get(one[0], 1.0)),
+            _by_share(used.by_associations.get(one, 0.0), self._users.get(one[1], 1.0)),
+        )
+
     def _levels_of(
         self, associations: Iterable[Association], seconds: float = 0.0
     ) -> dict[Association, Level]:
         """Return the levels of some associations in some seconds, if no job starts or ends until
         then.  O(associations with any use)."""
-        used = self._used(self.host.now() + seconds)
-        banks: dict[str, float] = {}
-        for (bank, _), amount in used.items():
-            banks[bank] = banks.get(bank, 0.0) + amount
-        return {
-            one: (
-                _by_share(banks.get(one[0], 0.0), self._banks.get(one[0], 1.0)),
-                _by_share(used.get(one, 0.0), self._users.get(one[1], 1.0)),
-            )
-            for one in associations
-        }
+        used = self._used_at(self.host.now() + seconds)
+        return {one: self._level(one, used) for one in associations}
 
-    def _used(self, now: float) -> dict[Association, float]:
-        return {(key[0], key[1]): self.usage.amount(key, now) for key in self.usage.keys()}
+    def _used_at(self, time: float) -> Used:
+        """Return the use at a time, likewise."""
+        found = Used(time, {}, {})
+        for (bank, userid), amount in self.usage.amounts(time):
+            found.by_associations[bank, userid] = amount
+            found.by_banks[bank] = found.by_banks.get(bank, 0.0) + amount
+        return found
 
     def _period_ends(self) -> None:
         self._timer = None
@@ -274,7 +289,8 @@ class FairShareRule(CountingRule):
         """Compute the order, and sort the pending jobs again if it has changed."""
         self._sorts_soon = False
         before = self._levels_of_pending()
-        after = self._levels_of(before)
+        self._used = self._used_at(self.host.now())
+        after = {one: self._level(one, self._used) for one in before}
         if _places(before) != _places(after):
             self._levels = after
             self.host.order_by_share(self._level_of_job)
@@ -321,7 +337,7 @@ class FairShareRule(CountingRule):
             "half_life": self.usage.half_life if self.entries else None,
             "shares": shares,
         }
-        used = self._used(answer["now"]) if self.entries else {}
+        used = self._used_at(answer["now"]).by_associations if self.entries else {}
         total = sum(used.values())
         jobs = {key: (use.pending, use.jobs - use.pending) for key, use in self.uses.items()}
         yield

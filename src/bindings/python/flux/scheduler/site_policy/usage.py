@@ -102,6 +102,10 @@ class Usage:
         """Return the amount of a key, in units times seconds.  O(1)."""
         return self._at(key, now)[0]
 
+    def amounts(self, now: float) -> Iterator[tuple[tuple[Any, ...], float]]:
+        """Return the keys with an entry, each with its amount.  O(keys)."""
+        return ((key, self._grown(entry, now)[0]) for key, entry in self._entries.items())
+
     def add(self, key: tuple[Any, ...], amount: float, now: float) -> None:
         """Add an amount used in the past."""
         before, rate, _ = self._at(key, now)
@@ -109,8 +113,8 @@ class Usage:
 
     def take(self, other: Usage, now: float) -> None:
         """Add the amounts of another `Usage`, whose running jobs are not counted here yet."""
-        for key in other.keys():
-            self.add(key, other.amount(key, now), now)
+        for key, amount in other.amounts(now):
+            self.add(key, amount, now)
             self.through = now
 
     def keys(self) -> list[tuple[Any, ...]]:
