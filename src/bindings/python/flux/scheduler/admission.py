@@ -323,6 +323,11 @@ class CountedRule(AdmissionRule):
         """
         return None
 
+    def defers_again(self, job: PendingJob, deferral: Deferral) -> bool:
+        """Whether this rule is certain to defer `job`, which it has readmitted, for the same cause,
+        so that the job need not be queued again."""
+        return False
+
     def moved(self) -> None:
         """Called when the order of pending jobs has changed, while some are deferred."""
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
@@ -92,7 +92,7 @@ class DeferredJobs:
         self.by_id[job.jobid] = (job, rule, deferral, group)
         return group
 
-    def groups(self, rule: AdmissionRule, key: Hashable) -> Iterable[JobGroup]:
+    def groups(self, rule: AdmissionRule, key: Hashable) -> Collection[JobGroup]:
         """Return the groups of jobs that a rule deferred with a key, one per signature."""
         return self._waiting.get((rule, key), {}).values()
 
@@ -405,7 +405,7 @@ class AdmissionControl:
             mark = rule.signature(job)
             if mark is not None:
                 marks += ((rule.name, mark),)
-        if self._counting:
+        if self._counting and told is self.rules:  # it has just come, and is examined soon
             self._enter_bounds(job)
         return marks or None
 
@@ -683,6 +683,15 @@ class AdmissionControl:
                 self._report(f"admission rule {rule.name}: {method.__name__}", trace=True)
 
     # -- deferred jobs -----------------------------------------------------------------------------
+
+    def requeue(self, job: PendingJob) -> None:
+        """Queue a readmitted job again in its turn, unless its rule would defer it for the same
+        cause: then the jobs of its group wait on."""
+        _, rule, deferral, group = self.deferred.by_id[job.jobid]
+        if isinstance(rule, CountedRule) and rule.defers_again(job, deferral):
+            group.is_deferred = True
+        else:
+            self.deferred.requeue(job)
 
     def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
         """Return the number of jobs that a rule deferred with a key."""

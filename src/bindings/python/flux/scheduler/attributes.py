@@ -18,7 +18,8 @@ class _Job(Protocol):
 def printable(text: object) -> str:
     """Replace the control characters of a foreign text, so that it cannot affect a terminal or the
     lines of a log."""
-    return _CONTROL.sub("?", str(text))
+    found = str(text)
+    return found if found.isprintable() else _CONTROL.sub("?", found)
 
 
 class SystemAttributes:
@@ -57,7 +58,10 @@ class SystemAttributes:
 
     def names_any(self, names: tuple[str, ...]) -> bool:
         """Whether any of these attributes is present.  O(names)."""
-        return any(self._values.get(name) is not None for name in names)
+        values = self._values
+        if values.keys().isdisjoint(names):
+            return False
+        return any(values[name] is not None for name in names if name in values)
 
     def only(self, names: Iterable[str]) -> SystemAttributes:
         """Return a copy with only some names, which may be kept."""

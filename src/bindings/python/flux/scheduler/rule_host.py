@@ -150,20 +150,20 @@ class RuleHost:
         loses its promise. A pass must follow (`look_again`)."""
         self.decision.defer(job, why)
 
-    def readmit_in_turn(self, rule: AdmissionRule, key: Hashable, most: int) -> None:
+    def readmit_in_turn(self, rule: AdmissionRule, key: Hashable, most: float) -> None:
         """Readmit deferred jobs of a rule until it defers one again: one by one, in queue order, as
         the pass examines them. With a policy that examines no jobs behind waiting ones they return
         together.
 
         Args:
             key: the key of the jobs' deferrals (`Deferral.key`)
-            most (int): maximum number per signature for which there can be room: that number
+            most (float): maximum number per signature for which there can be room: that number
                 returns at once if jobs start in strict order
         """
         groups = list(self.admission.deferred.groups(rule, key))
         for group in groups:
             group.is_deferred = False
-            self.decision.readmit_group(group, most)
+            self.decision.readmit_group(group, int(min(most, group.count)))
         if groups and not self._passes.pending:
             self.start_schedule()
 

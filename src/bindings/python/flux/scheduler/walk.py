@@ -423,6 +423,7 @@ class Walk:
                 self._position = job.order, job.jobid + 1
             if not (job.queued or job.request.finalized):
                 backlog.requeue(job)  # its rule has readmitted it
+                backlog.effort += LOOKUP_EFFORT
             if job.queued and not job.request.finalized:
                 if not job.examined:
                     arrivals += 1

@@ -430,7 +430,7 @@ class BackfillInOrder(Backfilling):
         self.plans_tokens = policy.promises_limit != 0
         self.made_anew = policy.guarantee == "none"
         self.keeps_times = self.plans_tokens and not self.made_anew
-        backlog.requeue = policy.admission.deferred.requeue
+        backlog.requeue = policy.admission.requeue
         self._updates = 0  # of ranks
 
     def pool_made(self) -> None:

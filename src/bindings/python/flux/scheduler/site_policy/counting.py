@@ -328,13 +328,14 @@ class CountingRule(CountedRule, TableRule):
 
     def readmit_for(self, use: Any) -> None:
         """Readmit the jobs that wait for a use and may start now."""
+        groups_of = self.host.admission.deferred.groups
         for key, needs in list(use.waiting.items()):
-            waiting = self.host.admission.waiting(self, key)
-            room = self.room(use, key, needs) if waiting else 0
-            if room >= 1:
-                self.host.readmit_in_turn(self, key, int(min(room, waiting)))
-            elif not waiting:
+            if not groups_of(self, key):
                 del use.waiting[key]
+                continue
+            room = self.room(use, key, needs)
+            if room >= 1:
+                self.host.readmit_in_turn(self, key, room)
 
     def without_gpus(self, job: PendingJob) -> Iterator[Any]:
         """Yield the request of a job limited to nodes without GPUs, if there are others: whole

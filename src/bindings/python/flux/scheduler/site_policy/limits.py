@@ -182,10 +182,14 @@ class LimitUse(ScopedUse):
 
     def room(self, each: Amount) -> float:
         """Return the number of jobs with minimum `each` that could start."""
-        return min(
-            (most - self.used[at]) // each[at] if each[at] else inf if self.used[at] <= most else 0
-            for at, most in self.bounds
-        )
+        used, room = self.used, inf
+        for at, most in self.bounds:
+            need, left = each[at], most - used[at]
+            if left < need or left < 0:
+                return 0
+            if need and left < need * room:
+                room = left // need
+        return room
 
 
 class LimitRule(ScopedRule):
@@ -428,8 +432,20 @@ class LimitRule(ScopedRule):
         return len(uses) == len(known.uses)
 
     def room(self, use: LimitUse, key: Any, uses: tuple[LimitUse, ...]) -> float:
-        room = min([one.room(key[1]) for one in uses if not one.entry.soft], default=1)
+        least, room = key[1], inf
+        for one in uses:
+            if not one.entry.soft and room >= 1:
+                room = min(room, one.room(least))
         return 1 if room == inf else room
+
+    def defers_again(self, job: PendingJob, deferral: Deferral) -> bool:
+        uses = self.counted_in(job)
+        if any(use.entry.soft for use in uses):
+            return False
+        if any(use.claims[0] or use.entry.strict for use in uses):
+            found = self.check(job)
+            return found is not None and found.key == deferral.key
+        return self.room(uses[0], deferral.key, uses) < 1
 
     # -- soft limits -------------------------------------------------------------------------------
 
