@@ -168,18 +168,3 @@ def test_signatures_are_those_of_the_guide():
     ]  # fmt: skip
     h, args = inspect.signature(Scheduler).parameters.values()
     assert (h.name, args.name, args.kind) == ("h", "args", args.VAR_POSITIONAL)
-
-
-def test_bindings_that_take_no_raw_text_are_given_the_object(monkeypatch):
-    """Bindings differ in whether and how text can be stored as it is; objects all of them take."""
-    from flux.scheduler.testing.handle import FakeTransaction
-
-    put = FakeTransaction.put
-    monkeypatch.setattr(FakeTransaction, "put", lambda self, key, value: put(self, key, value))
-    rig = Rig(R(4, 4), Guide)
-    for jobid in (1, 2):
-        rig.arrive(jobid, jobspec(1))
-        assert (
-            json.loads(rig.kvs_value(f"job.0000.0000.0000.000{jobid}.R")) == rig.success(jobid)["R"]
-        )
-    assert rig.logged(ERR) == []

@@ -367,7 +367,6 @@ class Committer:
         self.written = 0  # number of successful commits
         self.accepted = 0
         self.stored = 0
-        self._raw = True  # whether the bindings store text unchanged
         self._waiting: list[tuple[str, str, Callable[[], None]]] = []
         self._batch: list[tuple[str, str, Callable[[], None]]] = []
         self._armed = False
@@ -422,16 +421,8 @@ class Committer:
     def _store(self, entries: list[tuple[str, str]]) -> Any:
         """Start a commit of (key, text) entries. Return its future."""
         txn = KVSTxn(self.handle)
-        if self._raw:
-            try:
-                for key, text in entries:
-                    txn.put(key, text, raw=True)
-                return txn.commit_async()
-            except TypeError:
-                self._raw = False
-                txn = KVSTxn(self.handle)
         for key, text in entries:
-            txn.put(key, json.loads(text))
+            txn.put(key, text, raw=True)
         return txn.commit_async()
 
     def _committed(self, future: Any) -> None:
