@@ -49,9 +49,6 @@ LEAST_RUN_S = 1.0
 #: Expected run time of a job without a limit, in seconds.
 NO_LIMIT_S = 365 * 86400.0
 
-#: Maximum number of cached predictions.
-MAX_ANSWERS = 20000
-
 #: Number of classes per part, see `RunTimes.parts`.
 CLASSES_PER_PART = 256
 
@@ -109,9 +106,6 @@ class RunTimes:
         # of classes the most recently used is last.
         self._owners: dict[Hashable, Any] = {}
         self._owned: dict[Any, OrderedDict[Hashable, None]] = {}
-        # Predictions made since the user's last job ended: user -> {(size, limit): prediction}.
-        self._answers: dict[Any, dict[tuple[int, float], Optional[float]]] = {}
-        self._answered = 0
 
     def __len__(self) -> int:
         """Return the number of classes."""
@@ -128,10 +122,6 @@ class RunTimes:
         for kind in self.classes(userid, size, limit):
             known = self._runs.get(kind, ())
             self._remember(kind, (*known[1 - RUNS_PER_CLASS :], run), userid)
-        if self.classes in (narrow_to_wide, user_only):
-            self._answers.pop(userid, None)
-        else:
-            self._answers.clear()
 
     def _remember(self, kind: Hashable, runs: tuple[float, ...], userid: Any) -> None:
         """Set the run times of a class, and mark it as just used."""
@@ -155,27 +145,12 @@ class RunTimes:
 
     def predict(self, userid: Any, size: int, limit: float) -> Optional[float]:
         """Return the mean of the last two run times of such a job's narrowest class with two, in
-        seconds, or None. Cached until a job of the user ends.
-        """
-        answers = self._answers.get(userid)
-        if answers is None:
-            answers = self._answers[userid] = {}
-        try:
-            return answers[size, limit]
-        except KeyError:
-            answer = None
-            for kind in self.classes(userid, size, limit):
-                runs = self._runs.get(kind, ())
-                if len(runs) == RUNS_PER_CLASS:
-                    answer = sum(runs) / RUNS_PER_CLASS
-                    break
-            self._answered += 1
-            if self._answered >= MAX_ANSWERS:
-                self._answers.clear()
-                self._answered = 0
-            else:
-                answers[size, limit] = answer
-            return answer
+        seconds, or None.  O(classes of a job)."""
+        for kind in self.classes(userid, size, limit):
+            runs = self._runs.get(kind, ())
+            if len(runs) == RUNS_PER_CLASS:
+                return sum(runs) / RUNS_PER_CLASS
+        return None
 
     # -- over a restart ----------------------------------------------------------------------------
 
@@ -205,7 +180,6 @@ class RunTimes:
         since = [(kind, runs, self._owners[kind]) for kind, runs in self._runs.items()]
         for kind, runs, userid in restored + since:
             self._remember(kind, runs, userid)
-        self._answers.clear()
 
 
 class PredictionScore:
