@@ -3,7 +3,6 @@
 of a request."""
 
 import inspect
-import json
 
 import pytest
 from peers import Guide, R, Rig, jobspec
