@@ -57,7 +57,6 @@ class Jobtap(Part):
         self.posts = PostCounts()
         module.prepare()
         self._table = {}
-        self._own_rules = set()  # topics handled by the job manager's own rules only
         self._current = []
         self._updates = []  # updates that the running callbacks have collected with jobspec_update
         self._guests = []  # plugins whose code runs
@@ -68,7 +67,6 @@ class Jobtap(Part):
 
     def handlers_changed(self):
         self._table.clear()
-        self._own_rules.clear()
 
     def _compile(self, topic):
         found = []
@@ -79,8 +77,6 @@ class Jobtap(Part):
         if len(self._table) > 1000:
             self.handlers_changed()
         self._table[topic] = found = tuple(found)
-        if all(isinstance(plugin, Builtin) for plugin, _ in found):
-            self._own_rules.add(topic)
         return found
 
     def handlers(self, topic):
@@ -116,9 +112,7 @@ class Jobtap(Part):
 
     def call(self, job, topic, **more):
         """Call all handlers of a topic that cannot fail; returns their merged answers."""
-        handlers = self._table.get(topic)
-        if handlers is None:
-            handlers = self._compile(topic)
+        handlers = self.handlers(topic)
         if not handlers:
             return NOTHING
         return self._call_each(job, topic, JobSource(job, more), handlers)
@@ -138,26 +132,6 @@ class Jobtap(Part):
             self.events.drain(job)
         return out
 
-    def _call_own_rules(self, job, topic, source, handlers, can_refuse):
-        """The common case: only the job manager's own rules, so nothing needs to be copied, collected or guarded."""
-        out = {}
-        args = source.raw()
-        self._current.append(job)
-        was_busy, job.busy = job.busy, True
-        try:
-            for plugin, callback in handlers:
-                try:
-                    answer = callback(plugin, topic, args)
-                except FAILURES as exc:
-                    self._failed(plugin, topic, exc, can_refuse)
-                    continue
-                if answer:
-                    out.update(answer)
-        finally:
-            self._current.pop()
-            job.busy = was_busy
-        return out
-
     def _failed(self, plugin, topic, exc, can_refuse):
         """A callback has raised: log the exception, or raise it again with a text for the user."""
         if not can_refuse:
@@ -169,8 +143,6 @@ class Jobtap(Part):
         raise JobtapError(f"{plugin.name}: {topic}: {brief(exc)}") from exc
 
     def _call_stack(self, job, topic, source, handlers, can_refuse):
-        if job is not None and topic in self._own_rules:
-            return self._call_own_rules(job, topic, source, handlers, can_refuse)
         out = {}
         views = []  # the immutable args, once a plugin has been given them
         self._current.append(job)
