@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Event logs (RFC 18): one JSON object a line."""
 
+import json
 from json.encoder import encode_basestring_ascii as _quote
 
 from flux_engine.formats import form
-from flux_engine.formats.jsontext import dumps, loads
+from flux_engine.formats.jsontext import dumps
 
 _EVENT = {"timestamp": float, "name": str, "context?": dict}
 
@@ -19,7 +20,7 @@ def encode(timestamp, name, context=None):
 def parse_event(line):
     """Return the event of one line as a dict. ValueError: it is not an event of RFC 18."""
     try:
-        event = loads(line)
+        event = json.loads(line)
     except RecursionError:
         raise ValueError("an event is nested too deeply") from None
     form.check(event, _EVENT, "an event")

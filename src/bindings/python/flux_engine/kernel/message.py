@@ -5,9 +5,10 @@ other form only on demand: between two builtin services no JSON is ever written.
 """
 
 import errno
+import json
 import os
 
-from flux_engine.formats.jsontext import encoder, loads
+from flux_engine.formats.jsontext import encoder
 
 REQUEST, RESPONSE, EVENT, CONTROL = 1, 2, 4, 8
 TYPE_NAMES = {REQUEST: "request", RESPONSE: "response", EVENT: "event", CONTROL: "control"}
@@ -97,14 +98,14 @@ class Message:
     @property
     def payload(self):
         """The payload, parsed anew at every access: the caller may change the result. TypeError: there is none."""
-        return loads(self.payload_str)
+        return json.loads(self.payload_str)
 
     @property
     def body(self):
         """The payload as an object shared by all receivers of this message, read only; None when there is none."""
         obj = self._obj
         if obj is None and self._text is not None:
-            obj = self._obj = loads(self._text)
+            obj = self._obj = json.loads(self._text)
         return obj
 
     @property

@@ -5,9 +5,11 @@
 below.
 """
 
+import json
+
 from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.dotted import update_paths
-from flux_engine.formats.jsontext import dumps, loads
+from flux_engine.formats.jsontext import dumps
 from flux_engine.job_manager.job import SchedulableJob, merge_annotations
 
 _event_bits = {}
@@ -125,7 +127,7 @@ class Job(SchedulableJob):
         if name not in PACKED:
             raise AttributeError(name)
         if Job._read[0] is not self._packed:  # readers want several attributes of a job
-            Job._read = self._packed, loads(self._packed)
+            Job._read = self._packed, json.loads(self._packed)
         return Job._read[1][name]
 
 
