@@ -362,6 +362,38 @@ def test_ranks_that_go_down_are_replaced(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("has_job", [False, True])
+def test_no_job_takes_a_rank_that_comes_up_before_its_window(module, has_job):
+    rig = make(module, 2)
+    rig.resource.update(down="0")
+    rig.reserve("dat", 20, 100, nodes=2)
+    if has_job:  # after it the window was taken to be complete
+        rig.arrive(1, jobspec(1, cores=1, duration=5), wait=1)
+        rig.free(1, wait=1)
+    rig.resource.update(up="0")
+    rig.arrive(2, jobspec(1, cores=2, duration=200), wait=1)
+    rig.wait(20)
+    assert listed(rig)["dat"]["ranks"] == "0-1"
+    assert 2 not in rig.started()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_job_starts_beside_the_one_that_a_missing_rank_is_waited_for(module):
+    rig = make(module, 3)
+    rig.alloc(1, jobspec(1, cores=2, duration=300))
+    rig.alloc(2, whole(1, 1000))
+    assert (rig.ranks(1), rig.ranks(2)) == ({0}, {1})
+    rig.reserve("dat", 0, 100, hosts="n[0,2]")  # rank 2 is free; its window ends before job 1
+    entry = listed(rig)["dat"]
+    assert (entry["ranks"], entry["short"]) == ("2", 1)
+    rig.arrive(3, jobspec(1, cores=2, duration=50), wait=3)
+    assert rig.started() == [1, 2]
+    reason = rig.answer("explain", id=3)["jobs"][0]["reason"]
+    assert reason.startswith("1 of 3 nodes are reserved for dat until ")
+    assert rig.started(after=100) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_a_job_of_the_group_starts_when_a_missing_rank_comes_up(module):
     rig = make(module)
     rig.reserve("class", 10, 1000, nodes=8, users=[0])

@@ -740,7 +740,11 @@ class BoundStrategy(Strategy):
                 ranks &= ~self._ranks.closed(request.claimant, start, promise.end)
                 index = self._ranks.index_at(start)
                 return self._pool.place_request(request, index, ranks) is not None
-            is_up = not self.ranks_of(jobid) & ~up
+            ranks, least = self.ranks_of(jobid), 0
+            if jobid < 0:  # others may have been down when it was bound
+                demand = self._ranks.demand(request)
+                least = min(demand.count, popcount(demand.ranks))
+            is_up = not ranks & ~up and popcount(ranks) >= least
             if is_up and not self._ranks.room.overdrawn(promise.number, now):
                 self._overdrawing.discard(jobid)
                 return True

@@ -18,7 +18,7 @@ from flux.scheduler.reservations.reservation import (
     ReservationState,
     Window,
 )
-from flux.scheduler.reservations.windows import SAME_TIME_S, ActiveWindows
+from flux.scheduler.reservations.windows import SAME_TIME_S, ActiveWindows, FutureWindows
 from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.times import iso_time
 
@@ -34,10 +34,12 @@ class ReservationAnswers(ReservationPart):
     reservations: in lists, in plans, and with the jobs in their way.
     """
 
-    def __init__(self, *args: Any, group_jobs: GroupJobs, active: ActiveWindows) -> None:
+    def __init__(
+        self, *args: Any, group_jobs: GroupJobs, future: FutureWindows, active: ActiveWindows
+    ) -> None:
         super().__init__(*args)
         self._group_jobs = group_jobs
-        self._active = active
+        self._future, self._active = future, active
 
     # -- why a job waits ---------------------------------------------------------------------------
 
@@ -111,13 +113,14 @@ class ReservationAnswers(ReservationPart):
             if facts["available"] + room < facts["needed"]:
                 return None, None
             names = [e.name for e in self._entries.values() if e.active and e.ranks & wanted]
-            first = self._entries[names[0]]
-            assert first.window is not None
-            text = (
-                f"{reserved} of {facts['matching']} nodes are reserved for {', '.join(names)} "
-                f"until {self._text(first, first.window.end)}"
-            )
-            return text, first
+            return self._reserved(reserved, facts, names)
+        for entry in self._entries.values():
+            # Of nodes in use that the window waits for, the pool shows the rest as free.
+            kept = self._future.ranks_planned(entry) & wanted if entry.active else 0
+            if kept:
+                beside = self._host.resources.explain(request.on_ranks(wanted & ~kept))
+                if beside["available"] < facts["needed"]:
+                    return self._reserved(popcount(kept), facts, [entry.name])
         length = request.duration if request.duration > 0 else math.inf
         ahead = [
             (entry.window.start, entry)
@@ -137,6 +140,17 @@ class ReservationAnswers(ReservationPart):
             else "no time limit: it could run into"
         )
         return f"{why} reservation {entry.name}, which begins at {self._text(entry, start)}", entry
+
+    def _reserved(
+        self, nodes: int, facts: dict[str, Any], names: list[str]
+    ) -> tuple[str, ReservationState]:
+        """Return the reason of a job that waits for the windows of some reservations to end, and the
+        first of these."""
+        first = self._entries[names[0]]
+        assert first.window is not None
+        until = self._text(first, first.window.end)
+        who = ", ".join(names)
+        return f"{nodes} of {facts['matching']} nodes are reserved for {who} until {until}", first
 
     def _text(self, entry: ReservationState, when: float) -> str:
         return str(iso_time(when, entry.reservation.recurrence.zone))

@@ -98,7 +98,9 @@ class ReservationRule(GivingRule):
         parts = host, self.entries, self._selector
         self.future, self.active = FutureWindows(*parts), ActiveWindows(*parts)
         self.group_jobs = GroupJobs(self.entries, host.queue_names)  # the jobs of their groups
-        self.answers = ReservationAnswers(*parts, group_jobs=self.group_jobs, active=self.active)
+        self.answers = ReservationAnswers(
+            *parts, group_jobs=self.group_jobs, future=self.future, active=self.active
+        )
         #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False
         self._errors = errors
@@ -412,6 +414,7 @@ class ReservationRule(GivingRule):
             self.host.readmit(self, NO_GAP)
             for entry in self.entries.values():
                 self._plan(entry)
+            self.host.planning.check_promises()  # the windows take ranks that have come up
             self.refill()
 
     # -- answers -----------------------------------------------------------------------------------

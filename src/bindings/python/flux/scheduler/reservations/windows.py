@@ -69,7 +69,9 @@ class FutureWindows(ReservationPart):
         on them when they are freed, and the next windows; the last of many without an end."""
         window, wanted, pinned = entry.window, self._selector.nodes(entry.reservation), 0
         if window is not None and entry.active:
-            yield from _some(window, 0, wanted - popcount(entry.ranks))
+            # Its own ranks are in use until its end, perhaps before those of jobs.
+            others = self._selector.ranks(entry.reservation) & ~entry.ranks if entry.ranks else 0
+            yield from _some(window, others, wanted - popcount(entry.ranks))
             window = entry.reservation.window_after(window)
         elif entry.pinned:
             pinned = entry.ranks
