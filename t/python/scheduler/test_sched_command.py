@@ -8,9 +8,11 @@ import math
 import os
 import pty
 import select
+import signal
 import struct
 import sys
 import termios
+import time
 
 import pytest
 
@@ -41,6 +43,9 @@ class Handle:
         else:
             self.method = topic
         return self
+
+    def is_ready(self):
+        return True
 
     def get(self):
         answer = self.answers.get(self.method, OSError(errno.ENOSYS, "Function not implemented"))
@@ -456,29 +461,79 @@ def test_top_shows_groups(flux_sched):
     assert "wholly free" not in flux_sched(["top", "--once"], stats=STATS)
 
 
-def test_top_is_drawn_again_when_the_terminal_has_another_size(monkeypatch):
-    monkeypatch.setattr(subcommand.flux, "Flux", lambda: Handle(stats=STATS))
-    for name in ("COLUMNS", "LINES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    pid, terminal = pty.fork()
-    if pid == 0:
-        sys.stdin, sys.stdout = open(0), open(1, "w")  # not those of pytest
-        os._exit(cli.main(["top", "--delay=1h"]))
+@pytest.fixture
+def top(monkeypatch):
+    """top(handle, delay) -> (pid, terminal, shown): ``flux sched top`` on a terminal, and a function that returns what it
+    draws next. It has to end by ``q``, with status 0."""
+    running = []
 
-    def shown():
-        text = b""
-        while not text.endswith(b"q: quit\x1b[K\x1b[J"):
-            assert select.select([terminal], [], [], 60)[0], text
-            text += os.read(terminal, 65536)
-        return text
+    def start(handle, delay):
+        monkeypatch.setattr(subcommand.flux, "Flux", lambda: handle)
+        for name in ("COLUMNS", "LINES"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("TERM", "xterm")
+        pid, terminal = pty.fork()
+        if pid == 0:
+            sys.stdin, sys.stdout = open(0), open(1, "w")  # not those of pytest
+            os._exit(cli.main(["top", f"--delay={delay}"]))
+        running.append((pid, terminal))
 
+        def shown():
+            text = b""
+            while not text.endswith(b"q: quit\x1b[K\x1b[J"):
+                assert select.select([terminal], [], [], 60)[0], text
+                text += os.read(terminal, 65536)
+            return text
+
+        return pid, terminal, shown
+
+    yield start
+    for pid, terminal in running:
+        os.write(terminal, b"q")
+        assert os.waitpid(pid, 0)[1] == 0
+        os.close(terminal)
+
+
+def test_top_is_drawn_again_when_the_terminal_has_another_size(top):
+    _, terminal, shown = top(Handle(stats=STATS), "1h")
     shown()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 4, 30, 0, 0))
     assert b"more lines" in shown()
-    os.write(terminal, b"q")
-    assert os.waitpid(pid, 0)[1] == 0
-    os.close(terminal)
+
+
+def test_top_waits_for_the_next_scheduler(top):
+    class Reloaded(Handle):
+        def get(self):
+            is_gone = len(self.asked) == 2
+            self.answers = {} if is_gone else {"stats": STATS}
+            return super().get()
+
+    _, _, shown = top(Reloaded(), "0.01s")
+    assert [b"no scheduler answers" in shown() for _ in range(3)] == [False, True, False]
+
+
+@pytest.mark.parametrize("how", ["q", "SIGINT", "SIGTERM"])
+def test_top_restores_the_terminal_while_the_scheduler_does_not_answer(top, how):
+    class Busy(Handle):
+        def is_ready(self):
+            return False
+
+        def wait_for(self, seconds):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # as flux-core's bindings do
+            time.sleep(seconds)
+            os.write(1, b"waited")
+            raise TimeoutError
+
+    pid, terminal, _ = top(Busy(), "1s")
+    text = b""
+    while b"waited" not in text:
+        text += os.read(terminal, 65536)
+    if how != "q":
+        os.kill(pid, getattr(signal, how))
+    else:
+        os.write(terminal, b"q")
+    while b"\x1b[?1049l" not in text:
+        text += os.read(terminal, 65536)
 
 
 def test_top_shows_amounts(flux_sched):

@@ -8,6 +8,7 @@ import argparse
 import errno
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import flux
@@ -115,11 +116,23 @@ class Context:
                 raise CommandError(text) from None
         return self._handle
 
-    def ask(self, method: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
+    def ask(
+        self,
+        method: str,
+        payload: dict[str, Any] | None = None,
+        waiting: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
         """Send a request to the scheduler and return its answer; `method` is the topic after
-        ``sched.``. Raises CommandError if the scheduler has no such service, or refuses."""
+        ``sched.``. `waiting` is called all the time until there is one. Raises CommandError if the
+        scheduler has no such service, or refuses."""
         try:
-            answer = self.handle.rpc(f"sched.{method}", payload or {}).get()
+            future = self.handle.rpc(f"sched.{method}", payload or {})
+            while waiting is not None and not future.is_ready():
+                try:
+                    future.wait_for(0.1)
+                except TimeoutError:
+                    waiting()
+            answer = future.get()
         except OSError as exc:
             raise CommandError(self._explain(method, exc), exc.errno) from None
         return answer if isinstance(answer, dict) else {}

@@ -7,6 +7,7 @@ is not a terminal, each update is a line with a JSON object.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -15,14 +16,12 @@ import shutil
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.scheduler.attributes import printable
 from flux.scheduler.command.formatting import format_duration, format_table
+from flux.scheduler.command.subcommand import CommandError, Context
 from flux.scheduler.host import counted
-
-if TYPE_CHECKING:
-    from flux.scheduler.command.subcommand import Context
 
 #: Colours of node states. States are also written out, for the colour-blind.
 _COLOURS = {"allocated": "yellow", "free": "green", "reserved": "magenta", "down": "red"}
@@ -41,6 +40,8 @@ _WAIT_TEXTS = {
 #: Terminal control sequences: enter and leave the alternate screen, go to its top left corner,
 #: clear the rest.
 _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
+
+_QUIT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class TopView:
@@ -166,41 +167,45 @@ def _on_screen(context: Context, view: TopView, delay: float) -> None:
 
     out, fd = sys.stdout, sys.stdin.fileno()
     before = termios.tcgetattr(fd)
-    term = signal.signal(signal.SIGTERM, _quit)
+    # Blocked, since Flux's bindings let SIGINT kill the process while they wait for an answer.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _QUIT_SIGNALS)
     try:
         tty.setcbreak(fd)
         out.write(_ENTER)
+        answer = None
         while True:
-            answer = context.ask("stats")
             size = shutil.get_terminal_size()
             # Before Python 3.11 the size may be 0, if the terminal has none.
-            lines = view.lines(answer, size.columns or 80, (size.lines or 24) - 1)
+            columns, rows = size.columns or 80, (size.lines or 24) - 1
+            try:
+                answer = context.ask("stats", waiting=lambda: _pause(fd, 0.1, size))
+                lines = view.lines(answer, columns, rows)
+            except CommandError as exc:
+                if exc.errno != errno.ENOSYS or answer is None:
+                    raise
+                lines = [str(exc)[:columns], "q: quit"]  # until another scheduler is loaded
             out.write(_HOME + "\r\n".join(_coloured(line) + "\x1b[K" for line in lines) + _CLEAR)
             out.flush()
-            if _quits(fd, delay, size):
-                return
+            _pause(fd, delay, size)
     except KeyboardInterrupt:
         return
     finally:
-        signal.signal(signal.SIGTERM, term)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
         out.write(_LEAVE)
         out.flush()
 
 
-def _quits(fd: int, delay: float, size: os.terminal_size) -> bool:
-    """Wait `delay` seconds, or until the terminal has another size. Return True at once if the user
-    quits."""
+def _pause(fd: int, delay: float, size: os.terminal_size) -> None:
+    """Wait `delay` seconds, or until the terminal has another size. Raises KeyboardInterrupt at once
+    if the user quits."""
     until = time.monotonic() + delay
     while (left := until - time.monotonic()) > 0 and shutil.get_terminal_size() == size:
         is_ready = select.select([fd], [], [], min(left, 0.2))[0]
         if is_ready and os.read(fd, 1) in (b"q", b"Q", b"\x04", b""):
-            return True
-    return False
-
-
-def _quit(*_: Any) -> None:
-    raise KeyboardInterrupt
+            raise KeyboardInterrupt
+        if signal.sigtimedwait(_QUIT_SIGNALS, 0) is not None:
+            raise KeyboardInterrupt
 
 
 def _coloured(line: str) -> str:
