@@ -188,6 +188,15 @@ def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
     assert rig.started() == [1, 4, 5, 2, 3]
 
 
+@IN_ORDER
+def test_a_job_that_can_never_run_is_denied_while_its_licence_is_in_use(policy, args):
+    rig = load(policy, args, matlab=PLANNED)
+    rig.arrive(1, wants(3, duration=100))
+    rig.arrive(2, wants(1, nodes=5, exclusive=True, duration=100), wait=2)
+    assert rig.denied(2).startswith("unsatisfiable request: need 5 exclusive node(s)")
+    assert not rig.logged(3)
+
+
 # -- used elsewhere --------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from math import inf
 from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Callable
 
-from flux.resource.errors import InsufficientResources
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import JobDeferred
 from flux.scheduler.decision import Decision
 from flux.scheduler.walk import EFFORT_PER_TURN
@@ -114,6 +114,10 @@ class Backfilling(Decision):
         if not policy.facts.waits_for_down_ranks(request):
             return False
         if not policy.facts.ranks_of(request) & ~policy.resources.eligible_ranks(request):
+            try:
+                policy.resources.check_feasibility(request)
+            except InfeasibleRequest as exc:  # the plan lacked a token, and did not ask the pool
+                return self.handle_refusal(job, exc)
             policy.planning.tell_of_no_place(job)
         self.forget(job)
         self.backlog.park(job)
