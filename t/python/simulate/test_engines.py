@@ -20,7 +20,7 @@ from flux.simulate.results.reading import Row
 from flux.simulate.run import Settings, simulate
 from flux.simulate.script import Script
 from flux.simulate.workload.build import Workload
-from flux.simulate.workload.record import Notes
+from flux.simulate.workload.record import Notes, OptionError
 
 NODES, CORES, GPUS = 6, 4, 1
 SHAPES = [
@@ -278,3 +278,11 @@ def test_jobs_with_jobspecs_of_their_own(tmp_path, engine):
     trace = Trace(str(tmp_path), nodes=4, cores_per_node=2)
     (run,) = study.simulate(trace, "sched-fifo", engine=engine)
     assert run.failed is None and run.figures["started"] == 2
+
+
+def test_bindings_that_are_too_old_for_an_instance(monkeypatch):
+    monkeypatch.delattr("flux.queue.QueueConf")
+    with pytest.raises(
+        OptionError, match=r"bindings in .*/flux are too old .*FLUX_SCHEDULER_BINDINGS"
+    ):
+        Settings(engine="instance")

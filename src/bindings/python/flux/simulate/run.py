@@ -76,6 +76,13 @@ class Settings:
                 raise OptionError(
                     "engine instance: the embedded instance is not installed here; a source tree and 'make install' have it"
                 )
+            from flux import queue  # half a second
+
+            if not hasattr(queue, "QueueConf"):  # as in flux-core 0.88.0 itself
+                raise OptionError(
+                    f"engine instance: the bindings in {os.path.dirname(queue.__file__)} are too old for the embedded"
+                    " instance: run 'scripts/flux-python DIRECTORY' and set FLUX_SCHEDULER_BINDINGS=DIRECTORY"
+                )
             for one in fields(self):
                 if one.name in LEAN_ONLY and getattr(self, one.name) != one.default:
                     raise OptionError(f"{one.name} needs the lean engine")
