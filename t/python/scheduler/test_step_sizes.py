@@ -212,6 +212,25 @@ def test_users_below_their_limit_are_passed_over_when_that_of_all_is_reached_aga
     assert spent[200] - spent[50] < 150 * 80, spent
 
 
+def test_a_search_for_jobs_that_preempt_others_does_no_more_the_more_jobs_wait(calls):
+    longest = {}
+    for pending in (300, 1200):
+        config = {"queues": {"low": {}, "high": {}}, "preemption": {"low": {"queues": ["low"]}}}
+        rig = Rig(R(NODES, 4), estimates=False)
+        rig.load("sched-backfill", "reason-depth=0", config=config)
+        spec = jobspec(1, nodes=1, cores=4, duration=90000, queue="low")
+        rig.arrive(range(1, NODES), spec)
+        rig.arrive(NODES, jobspec(1, nodes=1, cores=4, duration=90000, queue="high"))
+        spec = jobspec(1, nodes=NODES, cores=4, duration=500, queue="high")
+        rig.arrive(range(100, 100 + pending), spec)
+        rig.wait(10)
+        meter = SchedulerMeter(rig, calls)
+        rig.expire(1, rig.now + 80000)
+        rig.free(2, wait=2)
+        longest[pending] = meter.longest
+    assert longest[1200] < 1.3 * longest[300] + 300, longest
+
+
 def test_shares_of_many_users_are_computed_together(calls):
     """When the table comes into force: not one by one, each with the use of all others."""
     spent = {}

@@ -13,7 +13,6 @@ minimum number of jobs or the minimum loss: finding that is as hard as set cover
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import inf
@@ -33,6 +32,7 @@ from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
     from flux.scheduler.host import Timer
+    from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.state import PreemptionState, Waiting
     from flux.scheduler.trial import Place
 
@@ -149,30 +149,37 @@ class Takers(Part):
         times = [one.start + one.terms.after for one in victims]
         classes = {one.terms.cls for one, time in zip(victims, times) if time <= now}
         next_search = min([time for time in times if time > now], default=inf)
-        for one in self._startable() if classes else ():
-            job, rank = one.job, one.terms.rank
-            if job.prefers is None:
-                times = [job.came + cls.wait for cls in classes if cls and cls.rank < rank]
-            else:
+        waits: dict[float, list[float]] = {}  # rank of a taker -> the waits of the classes below
+        for job in self._startable() if classes else ():
+            one = self._waiting.get(job.jobid)
+            if one is None:
+                continue
+            if job.prefers is not None:
                 times = [job.prefers[1] + SEARCH_INTERVAL_S]
-            if times and self._is_free_to_take(one):
-                if min(times) <= now:
-                    takers.append((job.order, job.jobid, one))
-                next_search = min([next_search, *(time for time in times if time > now)])
+            else:
+                rank = one.terms.rank
+                if rank not in waits:
+                    waits[rank] = sorted([cls.wait for cls in classes if cls and cls.rank < rank])
+                times = [job.came + wait for wait in waits[rank]]
+            if not times or now < times[0] >= next_search or not self._is_free_to_take(one):
+                continue
+            next_search = min([next_search, *[time for time in times if time > now]])
+            if times[0] <= now:
+                takers.append(one)
+                if len(takers) == 16 * JOBS_PER_SEARCH:
+                    break  # none behind these is considered
         if next_search < inf:
             self._search_at(max(next_search, now + SEARCH_INTERVAL_S))
-        first = heapq.nsmallest(16 * JOBS_PER_SEARCH, takers)
-        for number, one in enumerate(_different([one for _, _, one in first])):
+        for number, one in enumerate(_different(takers)):
             when = now + number * SEARCH_INTERVAL_S / JOBS_PER_SEARCH
             self._host.call_at(when, partial(self.consider, one.job.jobid))
 
-    def _startable(self) -> Iterable[Waiting]:
-        """Return the pending jobs that would start if there were room; if no job may pass a waiting
-        one, the heads."""
+    def _startable(self) -> Iterable[PendingJob]:
+        """Return the pending jobs that would start if there were room, in order; if no job may pass
+        a waiting one, the heads."""
         if self._host.decision.looks_past_heads:
-            return list(self._waiting.values())
-        heads = [self._waiting.get(job.jobid) for job, _ in self._host.queue_order.heads()]
-        return [one for one in heads if one is not None]
+            return self._host.pending_jobs(deferred=False)
+        return [job for job, _ in self._host.queue_order.heads()]
 
     def _is_free_to_take(self, one: Waiting) -> bool:
         jobid = one.job.jobid
