@@ -92,11 +92,9 @@ def test_no_turn_does_more_the_more_jobs_are_pending(args, calls):
     assert grown == [], most
 
 
-@pytest.mark.parametrize("args", [["rank=wfp3"], ["profile=short-waits"]], ids=" ".join)
-@pytest.mark.parametrize("topic, payload", [("windows", {}), ("explain", {"id": NODES + 7})])
-def test_no_step_of_an_answer_does_more_the_more_jobs_are_pending(
-    args, topic, payload, calls, monkeypatch
-):
+@pytest.fixture
+def steps(calls, monkeypatch):
+    """The calls in each step of answers."""
     go_on, steps = Answering._go_on, []
 
     def one_step(*given):
@@ -107,11 +105,33 @@ def test_no_step_of_an_answer_does_more_the_more_jobs_are_pending(
             steps.append(calls() - began)
 
     monkeypatch.setattr(Answering, "_go_on", one_step)
+    return steps
+
+
+@pytest.mark.parametrize("args", [["rank=wfp3"], ["profile=short-waits"]], ids=" ".join)
+@pytest.mark.parametrize("topic, payload", [("windows", {}), ("explain", {"id": NODES + 7})])
+def test_no_step_of_an_answer_does_more_the_more_jobs_are_pending(args, topic, payload, steps):
     longest = {}
     for pending in (600, 2400):
         rig = Rig(R(NODES, 4), "sched-backfill", "reason-depth=0", *args, estimates=False)
         fill(rig, pending)
         rig.answer(topic, **payload)  # makes the copy of the plan, at most once a second
+        steps.clear()
+        rig.answer(topic, **payload)
+        longest[pending] = max(steps)
+    assert longest[2400] < 1.3 * longest[600] + 300, longest
+
+
+@pytest.mark.parametrize("topic, payload", [("limits", {}), ("explain", {"id": 107})])
+def test_no_step_of_an_answer_does_more_the_more_jobs_are_deferred(topic, payload, steps):
+    longest = {}
+    for pending in (600, 2400):
+        rig = Rig(R(NODES, 4), estimates=False)
+        limits = {"user": {"per": "user", "max": {"jobs": 1}}}
+        rig.load("sched-backfill", "reason-depth=0", config={"limits": limits})
+        rig.alloc([1, *range(100, 100 + pending)], whole(1, 500), userid=7)
+        rig.settle()
+        assert len(rig.sched.admission.deferred) == pending
         steps.clear()
         rig.answer(topic, **payload)
         longest[pending] = max(steps)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -24,7 +23,7 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.misspelled import is_ours
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, Holding, holding_of
-from flux.scheduler.walk import JobGroup, entry_of
+from flux.scheduler.walk import JobGroup, OrderedJobs, entry_of
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -35,10 +34,15 @@ if TYPE_CHECKING:
 
 
 class DeferredJobs:
-    """The deferred jobs, grouped by rule, key and signature."""
+    """The deferred jobs, grouped by rule, key and signature.
+
+    Attributes:
+        jobs (OrderedJobs): all of them
+    """
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
+        self.jobs = OrderedJobs()
         #: job id -> deferred job, with its rule, deferral and group
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
         #: ids of pending jobs that were queued again, until they are deferred again
@@ -60,14 +64,6 @@ class DeferredJobs:
         found = self.by_id.get(jobid)
         return found is not None and not found[3].is_deferred
 
-    def in_order(self, most: int | None = None) -> list[PendingJob]:
-        """Return the first `most` deferred jobs (None: all) in queue order.  O(deferred jobs); costs
-        a sort of them without `most`."""
-        # without calls, also to compare
-        entries = [(found[0].order, jobid, found[0]) for jobid, found in self.by_id.items()]
-        first = sorted(entries) if most is None else heapq.nsmallest(most, entries)
-        return [job for _, _, job in first]
-
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job outside the queue until its rule readmits it."""
         self._requests.defer(job.jobid)
@@ -88,7 +84,9 @@ class DeferredJobs:
         if group is None:
             group = JobGroup(job.signature)
             groups[job.signature] = group
-        group.add(entry_of(job))
+        entry = entry_of(job)
+        group.add(entry)
+        self.jobs.add(entry)
         self.by_id[job.jobid] = (job, rule, deferral, group)
         return group
 
@@ -102,10 +100,13 @@ class DeferredJobs:
         found = [self.by_id[jobid] for jobid in moves]
         for job, _, _, group in found:
             group.remove(job)
+            self.jobs.remove(job)
         for job, _, _, group in found:
             job.priority = moves[job.jobid]
             job.was_deferred |= group.is_deferred  # it still is
-            group.add(entry_of(job))
+            entry = entry_of(job)
+            group.add(entry)
+            self.jobs.add(entry)
 
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
@@ -140,6 +141,7 @@ class DeferredJobs:
         if found is not None:
             job, rule, deferral, group = found
             group.remove(job)
+            self.jobs.remove(job)
             if not group.count:
                 groups = self._waiting[rule, deferral.key]
                 del groups[group.signature]
@@ -151,6 +153,8 @@ class DeferredJobs:
         groups = [group for found in self._waiting.values() for group in found.values()]
         waiting = {job.jobid for group in groups for job in group}
         assert waiting == set(self.by_id), f"{waiting} wait, {set(self.by_id)} are deferred"
+        listed = self.jobs.to_list()
+        assert listed == sorted(listed) and len(listed) == len(self.by_id)
         for jobid in self.by_id:
             state = self._requests.state_of(jobid)
             assert state == "deferred", f"{jobid}: deferred, and {state}"

@@ -383,7 +383,7 @@ class Forecasts:
             return
         self._reasons_at = now
         deferred = policy.admission.deferred
-        for job in deferred.in_order(depth):
+        for job in deferred.jobs.head(depth):
             cause = policy.admission.why(job)
             # None: its rule has readmitted it, and it waits for something else
             self.show_reason(job, self.reason_of(job) if cause is None else cause.reason)

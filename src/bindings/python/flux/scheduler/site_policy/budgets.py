@@ -284,10 +284,11 @@ class BudgetRule(ScopedRule):
         for account in self.uses.values():
             for key, taken in zip(account.stored_as, account.used):
                 usage.set(key, taken, now)
-        for jobid, known in self.records():
-            for account in () if known.end is None else known.uses:
+        for jobid, held in self.host.admission.holds.items():
+            known = self.known(jobid)
+            for account in () if known is None or known.end is None else known.uses:
                 left = min(known.end, account.end) - now
-                for key, rate in zip(account.stored_as, self.host.admission.holds[jobid][1:]):
+                for key, rate in zip(account.stored_as, held[1:]):
                     if rate:
                         usage.add(key, -rate * left, now)
 

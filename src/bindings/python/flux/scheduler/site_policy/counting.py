@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float)
 
+#: Jobs examined per step of an answer, if each costs a comparison.
+JOBS_PER_STEP = 256
+
 #: Keys by which jobs are counted together.
 PER = ("user", "bank", "queue", "user+queue", "bank+queue", "instance")
 
@@ -307,7 +310,11 @@ class CountingRule(CountedRule, TableRule):
 
     def counted_in(self, job: PendingJob) -> tuple[Any, ...]:
         """Return the uses in which a job counts."""
-        known = self.known(job.jobid)
+        return self.uses_by_id(job.jobid)
+
+    def uses_by_id(self, jobid: int) -> tuple[Any, ...]:
+        """Return the uses in which a job with this id counts."""
+        known = self.known(jobid)
         return () if known is None else known.uses
 
     def hello(self, job: RunningJob) -> None:
@@ -417,15 +424,18 @@ class ScopedRule(CountingRule):
         return use
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        jobs = [known for _, known in self.records() if known.userid == caller.userid]
-        own = {id(use) for one in jobs for use in one.uses}
-        yield None
+        own: set[Any] = set()
+        for number, (_, known) in enumerate([] if caller.sees_all else list(self.records())):
+            if known.userid == caller.userid:
+                own.update(known.uses)
+            if number % JOBS_PER_STEP == 0:
+                yield None
         order = list(self.entries)
         for use in sorted(
             self.uses.values(), key=lambda use: (order.index(use.entry.name), str(use.key))
         ):
             scope = use.entry.scope
-            if caller.sees_all or id(use) in own or scope.per in ("queue", "instance"):
+            if caller.sees_all or use in own or scope.per in ("queue", "instance"):
                 entry = {
                     self.name: use.entry.name,
                     "per": scope.per,

@@ -28,7 +28,7 @@ from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
-from flux.scheduler.site_policy.counting import Counted, CountingRule, Use
+from flux.scheduler.site_policy.counting import JOBS_PER_STEP, Counted, CountingRule, Use
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.times import duration_text
 
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 #: Maximum number of different licences that a job may request.
 MAX_NAMES = 64
-
-#: Number of jobs examined in a step of an answer.
-JOBS_PER_STEP = 256
 
 #: Default interval between readings of such a file, and its minimum, in seconds.
 EVERY_S = 30.0

@@ -501,11 +501,9 @@ class LimitRule(ScopedRule):
     def _next_room(self, use: LimitUse, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last
         of these.  O(running jobs counted)."""
-        holds = self.host.admission.holds
+        holds, counted_in = self.host.admission.holds, self.uses_by_id
         ends = sorted(
-            (self.host.running[jobid].end, jobid)
-            for jobid, known in self.records()
-            if jobid in holds and use in known.uses
+            (self.host.running[jobid].end, jobid) for jobid in holds if use in counted_in(jobid)
         )
         ranks = cores = gpus = 0
         for jobs, (end, jobid) in enumerate(reversed(ends), 1):
@@ -519,8 +517,7 @@ class LimitRule(ScopedRule):
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         ranks: dict[LimitUse, int] = {}
         for jobid, held in list(self.host.admission.holds.items()):
-            known = self.known(jobid)
-            for use in () if known is None else known.uses:
+            for use in self.uses_by_id(jobid):
                 ranks[use] = ranks.get(use, 0) | held.ranks
             yield None
         for use in self.uses.values():
