@@ -305,12 +305,12 @@ def test_a_history_with_preemption_has_jobs_that_make_way(monkeypatch):
 def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
     """Two planted defects: all that could be chosen are, and at the deadline none is spared."""
 
-    def choose_all(candidates, trial, now):
+    def choose_all(candidates, trial):
         for one in candidates:
             trial.take_out(one.jobid)
         if not trial.fits():
             return None
-        return takers.in_order(candidates, now)
+        return candidates
 
     monkeypatch.setattr(takers, "choose", choose_all)
     monkeypatch.setattr(under_way, "needed", lambda victims, trial: set(victims))

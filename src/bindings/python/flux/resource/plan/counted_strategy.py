@@ -245,6 +245,13 @@ class CountedStrategy(Strategy):
         self._inventory: Inventory | None = None  # the pool's, when last seen
         self._up = 0  # mask of the ranks up then
 
+    def on_copy(self, pool: PoolWithView, counts: RoomCounts) -> Self:
+        """Return an independent copy for a copy of the pool, whose state is that last seen."""
+        new = self.copy()
+        new.__dict__.update(_pool=pool, _state=pool.pool_state, counts=counts)
+        pool.changes_since(pool.generation)  # from now on they are noted
+        return new
+
     def copy(self) -> Self:
         """Return an independent copy, for a plan that only looks ahead."""
         new = object.__new__(type(self))

@@ -44,15 +44,13 @@ def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:
     )
 
 
-def choose(candidates: Iterable[Victim], trial: Trial, now: float) -> list[Victim] | None:
-    """Return the jobs that must end, in the order in which they were added; the trial is then
+def choose(ordered: Sequence[Victim], trial: Trial) -> list[Victim] | None:
+    """Return those of the candidates (`in_order`) that must end, in order; the trial is then
     without them. None: the job would not fit even without all candidates; the trial is unchanged.
 
     Assumes that ending fewer jobs never leaves more room: twice as many are added each time, and
-    those added too many are among the first to be spared. Costs a sort of the candidates, and some
-    two trials per chosen job.
+    those added too many are among the first to be spared. Costs some two trials per chosen job.
     """
-    ordered = in_order(candidates, now)
     out = 0
     while not out or not trial.fits():  # it was tried without any
         if out == len(ordered):
@@ -290,7 +288,7 @@ class Takers(Part):
             return _nothing("jobs that are ending make room for it")
         for jobid in ending:
             trial.put_back(jobid)
-        victims = choose(found, trial, now)
+        victims = choose(found, trial)
         if victims is None:
             several = counted(len(found), "job")
             return _nothing(f"it would not fit even if {several} of a lower rank ended")
@@ -302,12 +300,12 @@ class Takers(Part):
         if reason is None and refused is not None:
             reason = str(refused.deferral.text)
         lost = sum(one.node_hours(now) for one in victims)
-        others = tuple(one.jobid for one in in_order(found, now)[:MAX_OTHERS])
+        others = tuple(one.jobid for one in found[:MAX_OTHERS])
         return Choice(tuple(victims), place, reason, lost, others)
 
     def _candidates(self, taker: Waiting, waited: float) -> list[Victim]:
-        """Return the running jobs that a job may preempt. `waited`: its wait in seconds; infinite:
-        ignore the classes' ``wait``."""
+        """Return the running jobs that a job may preempt, in order. `waited`: its wait in seconds;
+        infinite: ignore the classes' ``wait``."""
         pool, now = self._host.resources, self._host.now()
         request = taker.job.resource_request
         wanted = pool.match_mask(request) & pool.eligible_ranks(request)
@@ -330,7 +328,7 @@ class Takers(Part):
                     found.append(
                         Victim(one.jobid, cls.name, nodes, one.start, one.userid, cls.rank)
                     )
-        return found
+        return in_order(found, now)
 
 
 def _different(takers: list[Waiting]) -> list[Waiting]:
