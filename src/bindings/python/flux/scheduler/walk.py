@@ -182,7 +182,7 @@ class JobGroup(OrderedJobs):
     looks at each block in between, and at the jobs of one or two.
     """
 
-    __slots__ = ("signature", "ranks", "request", "shortest", "_left")
+    __slots__ = ("signature", "ranks", "request", "shortest", "_left", "known_possible")
 
     def __init__(self, signature: Any) -> None:
         super().__init__()
@@ -190,6 +190,8 @@ class JobGroup(OrderedJobs):
         self.ranks = 0  # mask of the ranks for which these jobs and others take turns
         #: the request of one of them; the others differ only in their durations
         self.request: Any = None
+        #: number of the check, by a policy, that they could run at all; 0: there was none
+        self.known_possible = 0
         #: Per block, a lower bound of the limits; infinity in a block without jobs. The job with
         # that limit may have left, which is noticed when a search for a shorter one fails: if many
         # leave at once, each update would look at the rest of the block.

@@ -19,7 +19,6 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.request import Remembered
 from flux.scheduler.policies.backfilling import Backfilling, PromiseBook
 from flux.scheduler.queue import in_steps
 
@@ -58,8 +57,8 @@ class BackfillByRank(Backfilling):
     def __init__(self, policy: BackfillPolicy, backlog: Backlog) -> None:
         super().__init__(policy, backlog)
         self.kind = "planned" if policy.ranks.is_used else "promised"
-        # signatures of jobs that could run if all ranks were up and free
-        self._feasible: Remembered[Any, bool] = Remembered()
+        # number of the present check of which groups could run if all ranks were up and free
+        self._check = 1
         # jobs whose promises a void plan had
         self._lost_promises: list[PendingJob] = []
         # the effort of this turn, in tried jobs; whether the plan may have become void unnoticed
@@ -198,9 +197,8 @@ class BackfillByRank(Backfilling):
     def free_groups(self) -> Generator[None, None, list[JobGroup]]:
         """Return the groups of pending jobs that would fit now without any promises. Deny those
         that could never run."""
-        feasible = self._feasible
-        groups = self.backlog.groups
-        for number, group in enumerate([g for s, g in groups.items() if s not in feasible], 1):
+        check, groups = self._check, self.backlog.groups.values()
+        for number, group in enumerate([g for g in groups if g.known_possible != check], 1):
             yield from self.deny_impossible(group)
             if number % COMPARED_PER_TURN == 0:
                 yield
@@ -226,7 +224,7 @@ class BackfillByRank(Backfilling):
                 if number % PROMISED_PER_TURN == 0:
                     yield
         else:
-            self._feasible[group.signature] = True
+            group.known_possible = self._check
 
     def could_start(self) -> Generator[None, None, bool]:
         """Whether a job may start in this pass: one that fits the free resources, or for which a
@@ -284,7 +282,7 @@ class BackfillByRank(Backfilling):
         self.promises = PromiseBook()
 
     def ranks_changed(self, lost: bool) -> None:
-        self._feasible.clear()
+        self._check += 1
         super().ranks_changed(lost)
 
     # -- questions ---------------------------------------------------------------------------------
