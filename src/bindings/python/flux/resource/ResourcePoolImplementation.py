@@ -67,6 +67,14 @@ class ResourcePoolImplementation(PlacingPool):
         """Mask of the ranks that are wholly free, up or down. O(1)."""
         return self.index.idle
 
+    @property
+    def ranks_with_room(self) -> int:
+        """Mask of the ranks with a free core or GPU, up or down. O(different free counts)."""
+        found = 0
+        for mask in self.index.groups.values():
+            found |= mask
+        return found
+
     def eligible_ranks(self, request: Any = None) -> int:
         """Return the mask of ranks that are up and meet a request's constraint, in use or not.
 

@@ -323,9 +323,10 @@ class CountedRule(AdmissionRule):
         """
         return None
 
-    def defers_again(self, job: PendingJob, deferral: Deferral) -> bool:
+    def defers_again(self, job: PendingJob, deferral: Deferral, is_offered: bool) -> bool:
         """Whether this rule is certain to defer `job`, which it has readmitted, for the same cause,
-        so that the job need not be queued again."""
+        so that the job need not be queued again. `is_offered`: whether the pool certainly has an
+        offer for it; a job without one waits in the queue."""
         return False
 
     def moved(self) -> None:

@@ -688,11 +688,12 @@ class AdmissionControl:
 
     # -- deferred jobs -----------------------------------------------------------------------------
 
-    def requeue(self, job: PendingJob) -> None:
+    def requeue(self, job: PendingJob, is_offered: bool) -> None:
         """Queue a readmitted job again in its turn, unless its rule would defer it for the same
-        cause: then the jobs of its group wait on."""
+        cause: then the jobs of its group wait on. `is_offered`: as for
+        `CountedRule.defers_again`."""
         _, rule, deferral, group = self.deferred.by_id[job.jobid]
-        if isinstance(rule, CountedRule) and rule.defers_again(job, deferral):
+        if isinstance(rule, CountedRule) and rule.defers_again(job, deferral, is_offered):
             group.is_deferred = True
         else:
             self.deferred.requeue(job)

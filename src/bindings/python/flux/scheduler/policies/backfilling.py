@@ -434,7 +434,7 @@ class BackfillInOrder(Backfilling):
         self.plans_tokens = policy.promises_limit != 0
         self.made_anew = policy.guarantee == "none"
         self.keeps_times = self.plans_tokens and not self.made_anew
-        backlog.requeue = policy.admission.requeue
+        backlog.requeue = self.requeue
         self._updates = 0  # of ranks
 
     def pool_made(self) -> None:
@@ -502,6 +502,15 @@ class BackfillInOrder(Backfilling):
         if too_long and not self.plan.is_counted:
             self.backlog.spend(1)  # a search on ranks
         return too_long if too_long <= job.limit and too_long < inf else None
+
+    def requeue(self, job: PendingJob) -> None:
+        """Queue a readmitted job again in its turn, unless it would be deferred again."""
+        request, plan, fits = job.resource_request, self.plan, False
+        shape = getattr(request, "shape", None)
+        if shape is not None and not (shape.within or request.tokens or self.promises.jobs):
+            if plan.claims is None and not plan.promises():  # nor windows of reservations
+                fits = shape.least_count <= plan.room(request) < inf
+        self.policy.admission.requeue(job, fits)
 
     # -- one job -----------------------------------------------------------------------------------
 

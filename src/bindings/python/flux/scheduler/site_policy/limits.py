@@ -438,14 +438,25 @@ class LimitRule(ScopedRule):
                 room = min(room, one.room(least))
         return 1 if room == inf else room
 
-    def defers_again(self, job: PendingJob, deferral: Deferral) -> bool:
+    def defers_again(self, job: PendingJob, deferral: Deferral, is_offered: bool) -> bool:
         uses = self.counted_in(job)
         if any(use.entry.soft for use in uses):
             return False
         if any(use.claims[0] or use.entry.strict for use in uses):
             found = self.check(job)
             return found is not None and found.key == deferral.key
-        return self.room(uses[0], deferral.key, uses) < 1
+        if self.room(uses[0], deferral.key, uses) < 1:
+            return True
+        if not is_offered or deferral.over is None or not self.host.resources.has_view:
+            return False
+        # It needs at least the nodes that it cannot share with jobs of the key.
+        fewest = self.host.facts.fewest_nodes(job.resource_request)
+        free = self.host.resources.ranks_with_room
+        return any(
+            use.used[0] + max(0, fewest - popcount(use.ranks.ranks & free)) > use.bounds[0][1]
+            for use in uses
+            if use.ranks is not None
+        )
 
     # -- soft limits -------------------------------------------------------------------------------
 
