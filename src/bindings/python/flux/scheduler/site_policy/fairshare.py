@@ -212,7 +212,7 @@ class FairShareRule(CountingRule):
         association = known.uses[0].key
         level = self._levels.get(association)
         if level is None:
-            now, due = self.host.now(), self._used.at + LEAST_PERIOD_S
+            now, due = self.host.now(), self._used.at + self._period
             if not self._sorts_soon:
                 # The levels of others are older: compute them together soon.
                 self._sorts_soon = True
