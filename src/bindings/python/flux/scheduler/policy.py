@@ -405,7 +405,7 @@ class PolicyScheduler(Scheduler):
         """Yield the pending jobs, deferred ones included unless told otherwise, in order; at most
         `most`."""
         held = self.admission.deferred
-        deferred_jobs = held.jobs.to_list() if deferred else []
+        deferred_jobs = held.jobs.to_list() if deferred and held else []
         queued = self._backlog.in_order(most)
         jobs = heapq.merge(queued, deferred_jobs) if deferred_jobs else queued
         for job in islice(jobs, most):
