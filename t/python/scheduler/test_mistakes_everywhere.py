@@ -281,6 +281,14 @@ MISTAKES = {
         ),
         r"latest_start of [ƒf]\w+ is 3600: expected seconds since the epoch",
     ),
+    "an estimate since now": (
+        defines("def schedule(self):", "    for job in self.pending_jobs(): self.show_estimate(job, 60)", "    return super().schedule()"),
+        r"show_estimate\([ƒf]\w+, 60\): expected seconds since the epoch: self.now\(\) \+ seconds",
+    ),
+    "a number for a reason": (
+        defines("def schedule(self):", "    for job in self.pending_jobs(): self.show_reason(job, 5)", "    return super().schedule()"),
+        r"show_reason\([ƒf]\w+, 5\): expected text or None",
+    ),
     "feasibility as a value": (
         defines("class Odd(ResourcePool):", "    def _check_feasibility(self, request): return False", "pool_class = Odd"),
         r"_check_feasibility\(\) returned False: expected nothing, or an InfeasibleRequest that is raised",

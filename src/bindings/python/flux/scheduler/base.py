@@ -74,9 +74,6 @@ from flux.scheduler.requests import AllocRequest, PendingJob, Requests, RunningJ
 #: job, 100 ms for about ten thousand, and frees nothing: jobs leave no cycles.
 FULL_COLLECTIONS = 10000
 
-#: Seconds by which a time of `Scheduler.call_at` may be past.
-YEARS_S = 1e8
-
 #: Default of `Scheduler.call_at`. None would hide a call in the place of a function.
 BEGIN_PASS = object()
 
@@ -274,14 +271,8 @@ class Scheduler(BrokerModule):
             raise TypeError(
                 f"call_at(): {function.__qualname__}() would not run: it is a generator or coroutine"
             )
-        try:
-            is_time = when == 0 or float(when) > self.now() - YEARS_S
-        except (TypeError, ValueError):
-            is_time = False
-        if not is_time:
-            raise ValueError(
-                f"call_at({when!r}): expected seconds since the epoch: self.now() + seconds"
-            )
+        if when != 0:
+            host.check_time(f"call_at({when!r})", when, self.now())
         return self._host.call_at(when, function)
 
     # -- override points ---------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 from flux.resource.pool.masks import quote
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.disclosure import JobOwner, Reason, behind, is_private
+from flux.scheduler.host import check_time
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
 
 if TYPE_CHECKING:
@@ -239,6 +240,8 @@ class Forecasts:
         """Annotate a job with its estimated start (seconds since the epoch), now or after its quiet
         time, and its kind (``sched.t_estimate_kind``), "promised" or "planned"; None removes the
         annotation."""
+        if when is not None:
+            check_time(f"show_estimate({job.name}, {when!r})", when, self._clock.now())
         self._note_promise(job, when, kind)
         self._estimate(job, when, kind)
 
@@ -319,6 +322,8 @@ class Forecasts:
     def show_reason(self, job: PendingJob, reason: str | None) -> bool:
         """Annotate a job with the reason of its wait; None removes it. For a job that is not mature
         a later forecast does. Return whether an annotation was sent."""
+        if not isinstance(reason, (str, type(None))):
+            raise TypeError(f"show_reason({job.name}, {reason!r}): expected text or None")
         sent, reason = self._of(job), self.for_others(job, reason)
         if reason == sent.reason or not self.are_read or not self.is_mature(job):
             return False

@@ -226,6 +226,21 @@ class ErrorReporter:
             return False
 
 
+#: Seconds by which a time may be past that a site gives.
+YEARS_S = 1e8
+
+
+def check_time(what: str, when: Any, now: float) -> None:
+    """Raise ValueError if a site's time is not one, in seconds since the epoch, but perhaps a number
+    of seconds from now."""
+    try:
+        is_time = float(when) > now - YEARS_S
+    except (TypeError, ValueError):
+        is_time = False
+    if not is_time:
+        raise ValueError(f"{what}: expected seconds since the epoch: self.now() + seconds")
+
+
 def name_of(jobid: int) -> str:
     """Return a job id as users write it."""
     from flux.job import JobID
