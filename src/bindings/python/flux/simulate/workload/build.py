@@ -193,7 +193,7 @@ def _in_order(records, notes):
 
 
 def _cut(records, options, notes):
-    if options.window:
+    if options.window is not None:
         low, high = _window(str(options.window), records[0].submit)
         kept = [record for record in records if low <= record.submit < high]
         if len(kept) < len(records):
@@ -352,9 +352,9 @@ def _assemble(records, machine, unit, options, notes, name):
     epoch = records[0].submit
     scale, shake = options.scale_arrivals, options.shake
     if not isinstance(shake, numbers.Real) or not 0 <= shake < 1e9:
-        raise OptionError(f"shake {shake}: expected seconds, 0 or more")
+        raise OptionError(f"shake {shake!r}: expected seconds, 0 or more")
     if not isinstance(scale, numbers.Real) or not 0 < scale < math.inf:
-        raise OptionError(f"scale-arrivals {scale}: expected a number above 0")
+        raise OptionError(f"scale-arrivals {scale!r}: expected a number above 0")
     if scale != 1:
         notes.fact(f"times between submissions are multiplied by {scale:g}")
     usable = _usable(machine, options, notes)
