@@ -2,7 +2,7 @@
 """Limits of users, banks and queues: ``[limits.NAME]``."""
 
 import pytest
-from each_policy import POLICIES
+from each_policy import IN_ORDER, POLICIES
 from peers import R, Rig, jobspec, part_of
 
 from flux.scheduler.policies import Backfill, Fifo
@@ -795,6 +795,25 @@ def test_nothing_is_left_to_the_first_while_a_budget_keeps_it_from_starting(poli
     rig.free(1)
     assert rig.started() == [1, 3]
     assert rig.reason(2).startswith("budget red")
+
+
+@IN_ORDER
+def test_jobs_behind_the_first_for_a_strict_limit_start_when_a_licence_keeps_it_waiting(
+    policy, args
+):
+    """Job 3 had its turn, and waited for nodes, before the licence was taken."""
+    limit = {"per": "user", "users": ["7"], "max": {"nodes": 3}, "order": "strict"}
+    rig = load(policy, args, {"one": limit}, licenses={"matlab": 1})
+    one = {"licenses": {"matlab": 1}}
+    rig.alloc(1, nodes(2), userid=8)
+    rig.alloc({2: nodes(1), 3: nodes(3, **one), 4: nodes(1, duration=1000)}, userid=7)
+    rig.settle()
+    rig.free(2)
+    rig.alloc(5, nodes(1, duration=1000, **one), userid=8)
+    assert rig.started() == [1, 2, 5]
+    rig.free(1)
+    assert rig.started() == [1, 2, 5, 4]
+    assert rig.reason(3).startswith("licenses: matlab 1 of 1 in use")
 
 
 @POLICIES

@@ -332,6 +332,9 @@ class CountedRule(AdmissionRule):
     def moved(self) -> None:
         """Called when the order of pending jobs has changed, while some are deferred."""
 
+    def was_deferred(self, job: PendingJob) -> None:
+        """Called when some rule has deferred a job."""
+
     def is_certain(self, job: PendingJob, known: Any) -> bool:
         """Whether this rule is certain to let `job`, with this record, start at its promised time,
         as `GivingRule.keeps_promise`."""

@@ -625,6 +625,11 @@ class AdmissionControl:
         for function in functions.values():
             function()
 
+    def was_deferred(self, job: PendingJob) -> None:
+        """Called when a rule has deferred a job."""
+        for rule in self._counting:
+            rule.was_deferred(job)
+
     def moved(self) -> None:
         """Called when the order of pending jobs has changed."""
         for rule in self._counting if self.deferred else ():

@@ -312,6 +312,7 @@ class PolicyScheduler(Scheduler):
             job.signature = self.queue_order.ranks_of(job)
         deferred, until = self.admission.deferred, why.deferral.until
         deferred.defer(job, why)
+        self.admission.was_deferred(job)
         if until is not None and until > self.now():
             due = why.rule, why.deferral.key, until
             if due not in deferred.due:

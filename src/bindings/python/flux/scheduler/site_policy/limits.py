@@ -114,7 +114,7 @@ class LimitUse(ScopedUse):
         certain (dict): id -> pending job with a promise that this limit is certain to allow
     """
 
-    __slots__ = ("certain", "claims", "demoted", "head", "ranks")
+    __slots__ = ("certain", "claims", "demoted", "head", "passed", "ranks")
 
     entry: Limit
 
@@ -126,6 +126,7 @@ class LimitUse(ScopedUse):
         # without `certain` ones, if all pending jobs fit together.
         self.claims = [0, 0]
         self.head: PendingJob | None = None  # the first job waiting for the limit, if it is strict
+        self.passed = (-1, 0.0)  # id of a head that was deferred for another cause, and when
         self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
         self.certain: dict[int, PendingJob] = {}
 
@@ -284,14 +285,27 @@ class LimitRule(ScopedRule):
     def _head_before(self, use: LimitUse, job: PendingJob) -> PendingJob | None:
         """Return the first waiting job of a strict limit, if it is ahead of a job and waits for
         nothing else: another limit or rule may keep it from starting."""
-        head, deferred = use.head, self.host.admission.deferred
-        if head is None or head is job or not head < job:
+        head = use.head
+        if head is None or head is job or not head < job or self._waits_elsewhere(use, head):
             return None
-        if head.jobid in deferred and not deferred.is_readmitted(head.jobid):
-            offered = deferred.by_id[head.jobid][2].over
-            if use.over(self._least(head)) is None and (not offered or offered[0] is not use):
-                return None
         return head
+
+    def _waits_elsewhere(self, use: LimitUse, head: PendingJob) -> bool:
+        """Whether the first waiting job of a strict limit is deferred for another cause."""
+        deferred = self.host.admission.deferred
+        if head.jobid not in deferred or deferred.is_readmitted(head.jobid):
+            return False
+        offered = deferred.by_id[head.jobid][2].over
+        return use.over(self._least(head)) is None and (not offered or offered[0] is not use)
+
+    def was_deferred(self, job: PendingJob) -> None:
+        for use in self.counted_in(job):
+            # Once at a time: those that start no job now may be first for other limits.
+            if use.head is job and self._waits_elsewhere(use, job):
+                turn = job.jobid, self.host.now()
+                if use.passed != turn:
+                    use.passed = turn
+                    self.readmit_for(use)  # they waited behind it
 
     def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
