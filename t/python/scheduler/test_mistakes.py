@@ -203,3 +203,14 @@ def test_a_variable_with_the_name_of_a_generator_is_none():
             return super().forecast()
 
     FakeInstance().load(Told)
+
+
+def test_a_latest_start_that_is_not_asked_for():
+    kind = type("Latest", (Backfill,), {"latest_start": lambda self, job: job.t_submit + 60})
+    for args, said in [
+        ((), ["Latest.latest_start() is not called: it needs promise=all"]),
+        (("promise=all",), []),
+    ]:
+        instance = FakeInstance()
+        instance.load(kind, *args)
+        assert [text for level, text in instance.log if level <= 4] == said

@@ -129,6 +129,10 @@ class Backfill(PolicyScheduler):
             self.within = 0.0 if value in ("0", "0s") else parse_duration(value, "within")
         self._predicts = self.ranks.predicts
         backlog = self._backlog
+        if not self.promises_all and type(self).latest_start is not Backfill.latest_start:
+            self.log.warning(
+                f"{type(self).__name__}.latest_start() is not called: it needs promise=all"
+            )
         if self.promises_all:
             self.decision = BackfillByLatestStart(self, backlog, self._checkpoints)
         elif self.ranks.is_used or self.ranks.has_candidates:
