@@ -27,10 +27,7 @@ def test_alloc_bypass_takes_a_resource_set_of_the_owner(inst):
         inst.submit(**{"alloc-bypass": {"R": make_R()}})
 
 
-# -- alloc-check --------------------------------------------------------------------------------------
-
-
-# -- node-limits, dependency-file ---------------------------------------------------------------------
+# -- dependency-file --------------------------------------------------------------------------------
 
 
 def test_dependency_file_logs_nothing_when_a_waiting_job_is_canceled(inst, tmp_path):
@@ -39,9 +36,6 @@ def test_dependency_file_logs_nothing_when_a_waiting_job_is_canceled(inst, tmp_p
     inst.cancel(id)
     assert inst.state(id) == INACTIVE
     assert not [line for line in inst.logged() if "dependency-file" in line]
-
-
-# -- priority-bank ------------------------------------------------------------------------------------
 
 
 # -- queue-access -------------------------------------------------------------------------------------
