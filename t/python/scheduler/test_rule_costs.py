@@ -114,3 +114,21 @@ def test_the_begin_and_the_end_of_a_window_enter_few_of_the_next_ones(monkeypatc
         return pstats.Stats(profile).total_calls
 
     assert calls(64) < 2 * calls(8)
+
+
+def test_a_limit_that_changes_costs_few_calls_for_each_pending_job():
+    def calls(pending):
+        rig = Rig(R(16, 16), "sched-backfill", "queue-depth=unlimited", config=ALL)
+        for jobid in range(1, 17 + pending):
+            spec = jobspec(1, duration=600, bank=f"b{jobid % 6}", **WHOLE_NODES)
+            rig.alloc(jobid, spec, userid=jobid % 6)
+        rig.settle()
+        limits = {**LIMITS, "bank": {"per": "bank", "max": {"cores": 200000}}}
+        gc.collect()
+        profile = cProfile.Profile()
+        profile.enable()
+        rig.reconfigure({**ALL, "limits": limits})
+        profile.disable()
+        return pstats.Stats(profile).total_calls
+
+    assert (calls(400) - calls(100)) / 300 < 100

@@ -98,15 +98,20 @@ class DeferredJobs:
         """Set the priorities of deferred jobs ({job id: priority}), and compute their sort keys
         again."""
         found = [self.by_id[jobid] for jobid in moves]
+        are_few = 4 * len(found) < len(self)
         for job, _, _, group in found:
             group.remove(job)
-            self.jobs.remove(job)
+            if are_few:
+                self.jobs.remove(job)
         for job, _, _, group in found:
             job.priority = moves[job.jobid]
             job.was_deferred |= group.is_deferred  # it still is
             entry = entry_of(job)
             group.add(entry)
-            self.jobs.add(entry)
+            if are_few:
+                self.jobs.add(entry)
+        if not are_few:
+            self.jobs = OrderedJobs(sorted([entry_of(one[0]) for one in self.by_id.values()]))
 
     def readmit(
         self, rule: AdmissionRule, key: Hashable = None, most: int | None = None

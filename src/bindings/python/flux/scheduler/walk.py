@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 from flux.resource.pool.placement import room_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from flux.resource.plan.plan import Plan
     from flux.resource.pool.placement import RoomKind
@@ -77,10 +77,14 @@ class OrderedJobs:
 
     __slots__ = ("count", "is_deferred", "blocks")
 
-    def __init__(self) -> None:
-        self.count = 0  # number of jobs
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        """`entries`: jobs, sorted."""
+        self.count = len(entries)  # number of jobs
         self.is_deferred = False  # whether a rule keeps all of them from starting
-        self.blocks: list[list[Entry]] = [[]]  # none is empty, unless it is the only one
+        #: none is empty, unless it is the only one
+        self.blocks: list[list[Entry]] = [
+            list(entries[at : at + JOBS_PER_BLOCK]) for at in range(0, self.count, JOBS_PER_BLOCK)
+        ] or [[]]
 
     def __iter__(self) -> Iterator[PendingJob]:
         """Yield the jobs in order, as of now."""

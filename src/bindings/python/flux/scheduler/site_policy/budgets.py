@@ -24,6 +24,7 @@ from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
 from flux.scheduler.site_policy.counting import (
+    PER,
     Counted,
     Scope,
     ScopedRule,
@@ -237,8 +238,7 @@ class BudgetRule(ScopedRule):
         if entry is None or period_of(entry.period, _zone(entry.zone), now)[0] != begin:
             self.usage.forget(stored)
             return
-        parts = entry.scope.per.split("+")
-        kinds = [int if part == "user" else str for part in parts if part != "instance"]
+        kinds = [int if part == "user" else str for part in PER[entry.scope.per]]
         if len(key) == len(kinds) and all(map(isinstance, key, kinds)):
             self.use_of(entry, tuple(key))
 

@@ -37,8 +37,15 @@ N = TypeVar("N", int, float)
 #: Jobs examined per step of an answer, if each costs a comparison.
 JOBS_PER_STEP = 256
 
-#: Keys by which jobs are counted together.
-PER = ("user", "bank", "queue", "user+queue", "bank+queue", "instance")
+#: Keys by which jobs are counted together -> the parts of the key.
+PER: dict[str, tuple[str, ...]] = {
+    "user": ("user",),
+    "bank": ("bank",),
+    "queue": ("queue",),
+    "user+queue": ("user", "queue"),
+    "bank+queue": ("bank", "queue"),
+    "instance": (),
+}
 
 
 class Scope(NamedTuple):
@@ -62,19 +69,26 @@ class Scope(NamedTuple):
     ) -> tuple[Any, ...] | None:
         """Return the key under which a job is counted: user id, bank or queue, or two of them; None
         if the job is not included."""
-        queue, bank = attributes.queue, attributes.bank or ""
-        if self.queues and not names.any_covers(self.queues, queue):
+        if self.queues and not names.any_covers(self.queues, attributes.queue):
             return None
         if self.users and userid not in self.users or userid in self.exempt_users:
             return None
-        if self.banks and bank not in self.banks or bank in self.exempt_banks:
-            return None
+        if self.banks or self.exempt_banks:
+            bank = attributes.bank or ""
+            if self.banks and bank not in self.banks or bank in self.exempt_banks:
+                return None
         if not self.in_reservations and attributes.reservation is not None:
             return None
-        # A virtual queue counts as its parent.
-        place = names.parent(queue) or queue or ""
-        whose = {"user": userid, "bank": bank, "queue": place}
-        return tuple(whose[part] for part in self.per.split("+") if part in whose)
+        key: tuple[Any, ...] = ()
+        for part in PER[self.per]:
+            if part == "user":
+                key += (userid,)
+            elif part == "bank":
+                key += (attributes.bank or "",)
+            else:  # a virtual queue counts as its parent
+                queue = attributes.queue
+                key += (names.parent(queue) or queue or "",)
+        return key
 
     @property
     def needs_jobspec(self) -> bool:
@@ -184,7 +198,7 @@ class ScopedUse(Use):
 
     def __init__(self, rule: Any, entry: Any, key: tuple[Any, ...]) -> None:
         super().__init__(rule, entry, key)
-        parts = entry.scope.per.split("+")
+        parts = PER[entry.scope.per]
         self.userid = key[parts.index("user")] if "user" in parts else None
         self.bounds = [(at, most) for at, most in enumerate(entry.most) if most is not None]
         self.promised: list[tuple[int, Any]] = []
@@ -208,7 +222,7 @@ class ScopedUse(Use):
     def whose(self) -> str:
         """Owner of the counted jobs, in words; empty: all jobs."""
         found = []
-        for what, value in zip(self.entry.scope.per.split("+"), self.key):
+        for what, value in zip(PER[self.entry.scope.per], self.key):
             if what == "user":
                 found.append(user_name(value))
             else:
