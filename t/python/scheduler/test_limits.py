@@ -797,6 +797,24 @@ def test_nothing_is_left_to_the_first_while_a_budget_keeps_it_from_starting(poli
     assert rig.reason(2).startswith("budget red")
 
 
+@POLICIES
+def test_a_question_moves_no_job_over_a_soft_limit(policy, args):
+    """Job 2 waits for its bank's limit, and has not been examined since job 3 has started."""
+    limits = {
+        "many": {"per": "user", "users": ["7"], "max": {"nodes": 2}, "soft": True},
+        "red": {"per": "bank", "banks": ["red"], "max": {"nodes": 1}},
+    }
+    rig = load(policy, args, limits)
+    rig.alloc(1, nodes(1, bank="red"), userid=8)
+    rig.alloc({2: nodes(1, bank="red"), 3: nodes(2)}, userid=7)
+    rig.alloc(4, nodes(1, bank="red"), userid=8)
+    assert rig.started() == [1, 3]
+    asked = rig.answer("explain", id=2)["jobs"][0]["rules"]
+    assert [one["reason"].split(":")[0] for one in asked] == ["limit many"]
+    rig.wait(3)
+    assert [job.jobid for job in rig.sched.pending_jobs()] == [2, 4]
+
+
 @IN_ORDER
 def test_jobs_behind_the_first_for_a_strict_limit_start_when_a_licence_keeps_it_waiting(
     policy, args

@@ -273,6 +273,8 @@ class AdmissionControl:
         self._version = 0
         self.counted: dict[int, dict[str, Any]] = {}
         self.offers: dict[tuple[Any, Any], Any] = {}
+        #: whether a rule's check is a question, after which the job is not deferred
+        self.is_question = False
         self._counting: list[CountedRule] = []
         self.told: set[int] = set()
         self.update()
@@ -680,10 +682,13 @@ class AdmissionControl:
         """Yield the deferrals of all rules that keep a job from starting, in the order of
         checks; also those that will deny it in its turn."""
         for rule, check in self._to_ask(job):
+            self.is_question = True
             try:
                 deferral = check(job)
             except (InsufficientResources, InfeasibleRequest) as exc:
                 deferral = Deferral(exc.__str__)
+            finally:
+                self.is_question = False
             if deferral is not None:
                 yield rule, deferral
 

@@ -326,24 +326,26 @@ class LimitRule(ScopedRule):
 
     def _defer(self, use: LimitUse, at: int, job: PendingJob) -> Deferral:
         """Return the deferral of a job over a limit."""
-        limit = use.entry
+        limit, uses = use.entry, self.counted_in(job)
+        key: Any = "soft" if limit.soft else (uses, self._least(job))
+        deferral = Deferral(lambda: self.sentence(use, at, job), key=key)
+        if self.host.admission.is_question:
+            return deferral
         if limit.soft:
             use.demoted.add(job.jobid)
             use.count_claims()
             if not self._to_demote:
                 self.host.call_at(self.host.now(), self._demote)
             self._to_demote.append(job.jobid)
-            return Deferral(lambda: self.sentence(use, at, job), key="soft")
+            return deferral
         if limit.strict:
             self._note_head(use, job)
         if use.certain:
             # It is asked about again if the promise is given up.
             self.host.admission.at_release[use] = lambda: self.readmit_for(use)
-        uses = self.counted_in(job)
-        key = (uses, self._least(job))
         for one in uses:
             one.waiting[key] = uses
-        return Deferral(lambda: self.sentence(use, at, job), key=key)
+        return deferral
 
     def _note_head(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
