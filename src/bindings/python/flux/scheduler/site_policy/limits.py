@@ -463,7 +463,9 @@ class LimitRule(ScopedRule):
             return found is not None and found.key == deferral.key
         if self.room(uses[0], deferral.key, uses) < 1:
             return True
-        if not is_offered or deferral.over is None or not self.host.resources.has_view:
+        if deferral.over is None:  # perhaps a limit of nodes that it may share
+            return self.first_over(job, uses) is not None
+        if not is_offered or not self.host.resources.has_view:
             return False
         # It needs at least the nodes that it cannot share with jobs of the key.
         fewest = self.host.facts.fewest_nodes(job.resource_request)
