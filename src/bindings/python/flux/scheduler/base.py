@@ -272,7 +272,7 @@ class Scheduler(BrokerModule):
                 f"call_at(): {function.__qualname__}() would not run: it is a generator or coroutine"
             )
         if when != 0:
-            host.check_time(f"call_at({when!r})", when, self.now())
+            host.check_time(when, self.now(), lambda: f"call_at({when!r})")
         return self._host.call_at(when, function)
 
     # -- override points ---------------------------------------------------------------------------

@@ -241,7 +241,8 @@ class Forecasts:
         time, and its kind (``sched.t_estimate_kind``), "promised" or "planned"; None removes the
         annotation."""
         if when is not None:
-            check_time(f"show_estimate({job.name}, {when!r})", when, self._clock.now())
+            now = self._clock.now()
+            check_time(when, now, lambda: f"show_estimate({job.name}, {when!r})")
         self._note_promise(job, when, kind)
         self._estimate(job, when, kind)
 

@@ -230,15 +230,15 @@ class ErrorReporter:
 YEARS_S = 1e8
 
 
-def check_time(what: str, when: Any, now: float) -> None:
+def check_time(when: Any, now: float, call: Callable[[], str]) -> None:
     """Raise ValueError if a site's time is not one, in seconds since the epoch, but perhaps a number
-    of seconds from now."""
+    of seconds from now. `call` returns the text of the call that has it."""
     try:
         is_time = float(when) > now - YEARS_S
     except (TypeError, ValueError):
         is_time = False
     if not is_time:
-        raise ValueError(f"{what}: expected seconds since the epoch: self.now() + seconds")
+        raise ValueError(f"{call()}: expected seconds since the epoch: self.now() + seconds")
 
 
 def name_of(jobid: int) -> str:
