@@ -199,6 +199,21 @@ class Scheduler(ModuleTask):
         else:
             super().interrupt(function, *args)
 
+    def dispatch(self, item):
+        # All messages come from the engine: no guests, and seldom more than one watcher.
+        try:
+            [watcher] = self._exact[item.topic]
+        except (AttributeError, KeyError, ValueError):  # a function, or other watchers
+            super().dispatch(item)
+            return
+        if item.type != message.REQUEST or self._globs:
+            super().dispatch(item)
+            return
+        try:
+            watcher.callback(watcher.handle, watcher, item, watcher.args)
+        except SystemExit as exc:
+            self.ignore(exc)
+
     def _listen(self):
         inbox, stopped, go_on = self.inbox, self._reactor, self.kernel.switch_to_hub
         self._listening = True
