@@ -157,7 +157,7 @@ test_expect_success 'sharing: nodes are of one bank, over a reload too' '
 '
 test_expect_success 'fair share: the bank with the least use goes first, also after a reload' '
 	flux sched shares | grep "fair share is off" &&
-	printf "[fairshare]\nperiod = \"1s\"\nbanks = {red = 1, blue = 3}\n" | flux config load &&
+	printf "[fairshare]\nperiod = \"1h\"\nbanks = {red = 1, blue = 3}\n" | flux config load &&
 	one=$(job -N8 -x --setattr=bank=red) && started $one &&
 	two=$(job -N8 -x --setattr=bank=red) && three=$(job -N8 -x --setattr=bank=blue) &&
 	test_wait_until "flux sched explain $two | grep \"fair share: $me in bank red is number 2 of 2\"" &&
