@@ -187,6 +187,16 @@ def test_the_queue_is_sorted_again_only_if_the_order_has_changed(monkeypatch):
     assert rig.sched._site_policy.rule(type(rig.sched.admission.rules[1]))._timer is None
 
 
+@POLICIES
+def test_a_user_that_comes_is_placed_by_the_use_of_now_however_long_the_period(policy, args):
+    rig = load(policy, args, period="1h")
+    submit(rig, {1: 500})
+    rig.wait(100)
+    submit(rig, {2: 500, 3: 600})
+    rig.wait(2)
+    assert order(rig) == [3, 2]
+
+
 def test_an_order_of_the_schedulers_own_counts_instead():
     class Own(Fifo):
         def order(self, job):
