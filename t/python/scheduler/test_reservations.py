@@ -127,6 +127,20 @@ def test_a_job_that_would_run_into_the_window_waits(module, limit, reason):
     assert rig.started(after=2) == [1, 2]
 
 
+def test_giving_up_a_reservation_that_is_over_changes_no_promise():
+    rig = make("sched-backfill", 3, ("promise=2",))
+    rig.reserve("once", 0, 10, nodes=1)
+    rig.wait(20)
+    rig.alloc({1: whole(1, 1000), 2: whole(1, 1000), 3: whole(1, 500)})
+    rig.alloc({4: whole(2, 600), 5: whole(1, 500)})
+    rig.wait(2)
+    rig.expire(1, rig.now + 400)  # job 5 moves to that time; in a new plan job 4 would come first
+    rig.wait(2)
+    rig.answer("unreserve", name="once")
+    rig.free(1, after=398)
+    assert rig.started() == [1, 2, 3, 5]
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_hosts_and_constraints_bind_at_once(module):
     rig = make(module, properties={"big": "4-7"})

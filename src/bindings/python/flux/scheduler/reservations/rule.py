@@ -179,8 +179,9 @@ class ReservationRule(GivingRule):
         self._engage()
         self.active.dismiss(entry)
         self.refill()  # other reservations may be short of its nodes
-        # A promise that begins at the end of its window would otherwise come due without an event.
-        self.host.planning.renew()
+        if entry.window is not None:
+            # A promise that begins at the end of its window would otherwise come due without an event.
+            self.host.planning.renew()
         self._wake()
         self._arm()
 
