@@ -14,19 +14,9 @@ checked, since the files do not have the properties of nodes.
 from collections import Counter
 from datetime import date, datetime, time, timedelta, timezone
 
+from flux.scheduler.site_policy.counting import PER
 from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import idset
-
-#: Values of ``per`` that can be checked -> attributes of a job that they count by.
-KEYS = {
-    "user": ("user",),
-    "bank": ("bank",),
-    "queue": ("queue",),
-    "user+queue": ("user", "queue"),
-    "bank+queue": ("bank", "queue"),
-    "instance": (),
-}
-
 
 #: Tables checked.
 TABLES = ("limits", "budgets", "licenses", "sharing")
@@ -158,7 +148,7 @@ def _by_key(rows, entry, parents):
     """Return ``(key, rows)`` of the jobs that ran, grouped by the entry's ``per``; empty if the
     entry cannot be checked."""
     by_key = {}
-    keys = KEYS.get(entry.get("per")) if isinstance(entry, dict) else None
+    keys = PER.get(entry.get("per")) if isinstance(entry, dict) else None
     if keys is None or entry.get("soft") or entry.get("in-reservations") is False:
         return ()
     for row in rows:
