@@ -165,7 +165,7 @@ class FairShareRule(CountingRule):
             self.host.order_by_share(None)
 
     def ready(self) -> None:
-        self._levels = self._levels_of(self.uses)
+        self._levels = self._levels_of(self.uses, self._used_at(self.host.now()))
         self.host.order_by_share(self._level_of_job)
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
@@ -239,15 +239,14 @@ class FairShareRule(CountingRule):
         )
 
     def _levels_of(
-        self, associations: Iterable[Association], seconds: float = 0.0
+        self, associations: Iterable[Association], used: Used
     ) -> dict[Association, Level]:
-        """Return the levels of some associations in some seconds, if no job starts or ends until
-        then.  O(associations with any use)."""
-        used = self._used_at(self.host.now() + seconds)
+        """Return the levels of some associations, by use."""
         return {one: self._level(one, used) for one in associations}
 
     def _used_at(self, time: float) -> Used:
-        """Return the use at a time, likewise."""
+        """Return the use at a time, if no job starts or ends until then.  O(associations with any
+        use)."""
         found = Used(time, {}, {})
         for (bank, userid), amount in self.usage.amounts(time):
             found.by_associations[bank, userid] = amount
@@ -261,15 +260,15 @@ class FairShareRule(CountingRule):
             self._levels.clear()
         elif self._in_force:
             self._sort()
-            pending = self._levels_of_pending()
-            places = _places(self._levels_of(pending))
+            pending, now = self._levels_of_pending(), self._used.at
+            places = _places(self._levels_of(pending, self._used))
             # All use decays alike, and grows at constant rates if no job starts or ends: so two
             # associations change places once at most, and equal orders are equal in between.
             while self._calm > 1 and places != _places(
-                self._levels_of(pending, self._calm * self._period)
+                self._levels_of(pending, self._used_at(now + self._calm * self._period))
             ):
                 self._calm //= 2
-            self._arm(self.host.now(), self._calm)
+            self._arm(now, self._calm)
             self._calm *= 2
 
     def _arm(self, began: float, periods: int) -> None:
@@ -294,7 +293,7 @@ class FairShareRule(CountingRule):
         self._sorts_soon = False
         before = self._levels_of_pending()
         self._used = self._used_at(self.host.now())
-        after = {one: self._level(one, self._used) for one in before}
+        after = self._levels_of(before, self._used)
         if _places(before) != _places(after):
             self._levels = after
             self.host.order_by_share(self._level_of_job)
