@@ -361,8 +361,9 @@ class Backlog(PendingQueue):
         self.unexamined = [entry_of(job) for _, _, job in self.unexamined if job.queued]
         heapq.heapify(self.unexamined)
         self._clear()
-        for entry in sorted(map(entry_of, jobs)):
-            self.jobs.add(entry)
+        entries = sorted(map(entry_of, jobs))
+        self.jobs = OrderedJobs(entries)
+        for entry in entries:
             if not entry[2].promised:
                 self._join_group(entry)
 
