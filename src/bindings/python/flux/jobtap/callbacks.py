@@ -178,7 +178,7 @@ _UPDATES = ("attributes.", "resources", "tasks")
 #: Keys of the answer to a topic of the job manager.
 ANSWERS = ("priority", "annotations", "R", "validated", "feasibility", "updates")
 #: Topics in whose answers flux-core's job manager ignores these keys.
-_WITHOUT_EFFECT = ("job.create", "job.validate", "job.dependency.", "job.event.", "job.update.")
+_WITHOUT_EFFECT = ("job.create", "job.validate", *OPEN_TOPICS)
 _IGNORED = ("R", "annotations", "priority")
 
 

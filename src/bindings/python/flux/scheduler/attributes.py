@@ -59,9 +59,9 @@ class SystemAttributes:
     def names_any(self, names: tuple[str, ...]) -> bool:
         """Whether any of these attributes is present.  O(names)."""
         values = self._values
-        if values.keys().isdisjoint(names):
+        if values.keys().isdisjoint(names):  # as nearly always
             return False
-        return any(values[name] is not None for name in names if name in values)
+        return any(values.get(name) is not None for name in names)
 
     def only(self, names: Iterable[str]) -> SystemAttributes:
         """Return a copy with only some names, which may be kept."""
