@@ -85,34 +85,19 @@ class Handle:
     """A ``void *`` that stands for an object, for callbacks.
 
     A receiver of one as the argument of a callback refers to it weakly (`weak`), as C does: it lives as long as
-    its maker keeps it.  The bindings keep it in the object that it stands for.  A strong reference to that
-    object would make each future and watcher a cycle for the garbage collector, so for these it is weak.
+    its maker keeps it.  The bindings keep it in the object that it stands for.
     """
 
-    __slots__ = ("__weakref__", "_of", "_strong")
+    __slots__ = ("__weakref__", "object")
     ctype = named("void *")
 
-    #: Classes whose objects keep the handles that stand for them.
-    keepers = ()
-
     def __init__(self, of):
-        self._strong = not isinstance(of, Handle.keepers)
-        self._of = of if self._strong else weakref.ref(of)
-
-    @property
-    def object(self):
-        return self._of if self._strong else self._of()
+        self.object = of
 
 
 def weak(arg):
     """A function that returns a callback's argument, or None once it was freed."""
-    if arg is None or arg is NULL:
-        return _nothing
-    return weakref.ref(arg)
-
-
-def _nothing():
-    return NULL
+    return (lambda: NULL) if arg is None or arg is NULL else weakref.ref(arg)
 
 
 def text_of(value):

@@ -86,31 +86,33 @@ class Prototype:
     """The name, arguments and result of a function.
 
     Args:
-        text (str): ``int flux_respond (flux_t *h, const flux_msg_t *request, const char *s)``
+        text (str): ``int flux_rpc_get (flux_future_t *f, out opt const char **s)``
 
     Attributes:
-        name (str): its name
         names (list of str): those of its arguments
+        out, opt (list of str): arguments marked so: they point to results; they may be NULL
         buffers (list of str): arguments that text is written to: ``char *`` without ``const``
         type (CType): its type
     """
 
     def __init__(self, text):
         head, _, rest = text.partition("(")
-        words = head.replace("*", " * ").split()
-        self.name = words.pop()
-        result = named(" ".join(words))
-        self.names, self.buffers, args = [], [], []
+        result = named(" ".join(head.replace("*", " * ").split()[:-1]))
+        self.names, self.out, self.opt, self.buffers, args = [], [], [], [], []
         ellipsis = False
         for part in rest.rstrip(") ").split(","):
-            words = part.replace("*", " * ").split()
-            if words == ["..."]:
+            *words, name = part.replace("*", " * ").split()
+            if name == "...":
                 ellipsis = True
-            elif words not in ([], ["void"]):
-                self.names.append(words.pop())
+            elif name != "void":
+                self.names.append(name)
+                for mark, marked in (("out", self.out), ("opt", self.opt)):
+                    if words[0] == mark:
+                        marked.append(name)
+                        del words[0]
                 args.append(named(" ".join(words)))
                 if words == ["char", "*"]:
-                    self.buffers.append(self.names[-1])
+                    self.buffers.append(name)
         cname = ", ".join([arg.cname for arg in args] + ["..."] * ellipsis)
         cname = f"{result.cname}(*)({cname})"
         self.type = CType(cname, "function", result=result, args=tuple(args), ellipsis=ellipsis)

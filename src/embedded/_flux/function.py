@@ -1,14 +1,15 @@
 """Functions of C: a prototype, a Python function, and the checks between them.
 
-    @function("int flux_respond (flux_t *h, const flux_msg_t *request, const char *s)", null="s")
+    @function
     def flux_respond(h, request, s):
-        ...
+        "int flux_respond (flux_t *h, const flux_msg_t *request, opt const char *s)"
 
-The Python function gets objects, int, float and str, and None for a NULL that `null` allows; any other NULL is EINVAL.
+The Python function gets objects, int, float and str, and None for a NULL of an argument marked ``opt``; any other NULL is EINVAL.
 It returns such values, too, and raises OSError where C returns -1 or NULL and sets errno; a function of type int may
-return None for 0.  It returns the values that C stores through pointers, the last arguments, named by `out`.  The code that
-checks and converts the arguments is generated from the prototype, and behaves like cffi's: TypeError for another
-type, OverflowError for a number that does not fit.  `functions` declares a table of one-line functions.
+return None for 0.  The last arguments, if they are marked ``out``, point to results: the Python function is not given them, and
+returns the value, or a tuple of the values.  The code that checks and converts the arguments is generated from the prototype, and
+behaves like cffi's: TypeError for another type, OverflowError for a number that does not fit.  `functions` declares a table of
+one-line functions.
 
 ``lib.flux_respond(...)`` returns -1 and sets ``ffi.errno``, as in C.  The bindings' own wrapper
 (``flux.wrapper.FunctionWrapper``) turns that into an exception again, and processes the arguments twice.  `Wrapped` replaces it: it
@@ -24,32 +25,21 @@ from _flux.cdata import NULL, Array, Match, Text, bytes_of, text_of
 from _flux.ctype import INTEGERS, Prototype
 from _flux.ffi import class_of
 
-#: name -> (prototype text, function, arguments that may be NULL, arguments for results)
+#: name -> (prototype text, function)
 _DECLARED = {}
 
 
-def function(prototype, null="", out=""):
-    """Decorator: the function implements the C function of the prototype.
-
-    Args:
-        prototype (str): in C
-        null (str): names of arguments that may be NULL, separated by spaces
-        out (str): names of the last arguments, if they point to results.  The Python function is not given them, and
-            returns the value, or a tuple of the values
-    """
-
-    def declare(implementation):
-        name = prototype.partition("(")[0].split()[-1].lstrip("*")
-        _DECLARED[name] = (prototype, implementation, null.split(), out.split())
-        return implementation
-
-    return declare
-
-
-def functions(table, null="", out=""):
-    """Declare a Python function for each prototype of a table; the other arguments are as for `function`."""
+def functions(table):
+    """Declare the Python function for each prototype of a table."""
     for prototype, implementation in table.items():
-        function(prototype, null, out)(implementation)
+        name = prototype.partition("(")[0].split()[-1].lstrip("*")
+        _DECLARED[name] = (prototype, implementation)
+
+
+def function(implementation):
+    """Decorator: the function implements the C function whose prototype is its docstring."""
+    functions({implementation.__doc__: implementation})
+    return implementation
 
 
 def failure(number):
@@ -62,12 +52,11 @@ class Function:
     """A function of C, of the CType `ctype`; `call` it as in C."""
 
     def __init__(self, name, ffi):
-        prototype, self.implementation, self._null, self._out = _DECLARED[name]
+        prototype, self.implementation = _DECLARED[name]
         self._prototype = Prototype(prototype)
         self._ffi = ffi
-        self.name = name
+        self.name = self.__name__ = name
         self.ctype = self._prototype.type
-        self.__name__ = name
         self._plain = None
 
     def __call__(self, *args):
@@ -101,70 +90,92 @@ class Function:
             "function": self.implementation,
             "wrong_number": self._wrong_number,
             "invalid": self._invalid,
+            "pointer": _pointer,
+            "NULL": NULL,
+            "Text": Text,
         }
-        checks = []
-        for number, (name, ctype) in enumerate(zip(names, self.ctype.args)):
-            if add_handle and number == 0:
-                continue
-            argument = self._prototype.names[number]
-            if argument in self._prototype.buffers:
-                scope[f"{name}_convert"] = _buffer
-                checks.append(f"{name} = {name}_convert({name})")
-            else:
-                checks += _check(name, ctype, argument in self._null, scope)
-        given = names[1:] if add_handle else names
+        given = names[add_handle:]
         lines = ["def call(owner, *args):"]
         if add_handle:
             lines += [
                 "    a0 = owner._handle",
-                "    if a0 is None:",
-                f"        raise ValueError({_NO_HANDLE!r})",
+                f"    if a0 is None: raise ValueError({_NO_HANDLE!r})",
             ]
         if self.ctype.ellipsis:
             lines += [f"    args = args[:{len(given)}]"]
-        if given:
-            targets = ", ".join(given) + ("," if len(given) == 1 else "")
-            lines += ["    try:", f"        {targets} = args", "    except ValueError:"]
-        else:
-            lines += ["    if args:"]
-        lines += [f"        raise wrong_number(args, {add_handle}) from None"]
-        if checks:
-            lines += [
-                "    try:",
-                *("        " + line for line in checks),
-                "    except TypeError as exc:",
-                "        raise invalid(args) from exc",
-            ]
-        lines += ["    " + line for line in self._call(names, scope)]
+        targets = f"[{', '.join(given)}] = args"
+        wrong = f"raise wrong_number(args, {add_handle}) from None"
+        lines += ["    try:", f"        {targets}", f"    except ValueError: {wrong}", "    try:"]
+        for number in range(add_handle, len(names)):
+            is_right = self._check(number, names[number], scope)
+            lines.append(
+                f"        if not ({is_right}): {names[number]} = convert{number}({names[number]})"
+            )
+        lines += ["        pass", "    except TypeError as exc: raise invalid(args) from exc"]
+        lines += ["    " + line for line in self._call(names)]
         exec("\n".join(lines), scope)
         call = scope["call"]
         call.__name__ = self.name
         return call
 
-    def _call(self, names, scope):
+    def _call(self, names):
         """Lines of code that call the implementation, and return the C function's result."""
-        passed = len(names) - len(self._out)
+        out, result = self._prototype.out, self.ctype.result
+        passed = len(names) - len(out)
         call = f"function({', '.join(names[:passed])})"
-        result = self.ctype.result
-        if not self._out:
+        if not out:
             if result.cname == "char *":
-                scope["text_result"] = _text_result
-                return [f"return text_result({call})"]
+                call = f"pointer({call}, None)"
             if result.kind == "void":
                 return [call]
             if result.cname != "int":
                 return [f"return {call}"]
             return [f"result = {call}", "return 0 if result is None else result"]
-        lines = [f"{', '.join(f'r{number}' for number in range(len(self._out)))} = {call}"]
-        for number, argument in enumerate(self._out):
+        lines = [f"{', '.join(f'r{number}' for number in range(len(out)))} = {call}"]
+        for number, argument in enumerate(out):
             name, value = names[passed + number], f"r{number}"
-            item = self.ctype.args[passed + number].item
-            if item.kind == "pointer":
-                scope["pointer"] = _pointer
+            if self.ctype.args[passed + number].item.kind == "pointer":
                 value = f"pointer({value})"
             put = f"{name}[0] = {value}"
-            lines.append(f"if {name} is not None: {put}" if argument in self._null else put)
+            lines.append(
+                f"if {name} is not None: {put}" if argument in self._prototype.opt else put
+            )
         return [*lines, "return 0"]
+
+    def _check(self, number, name, scope):
+        """The condition under which an argument is right as it is; a function that converts any other is entered in `scope`."""
+        argument, ctype = self._prototype.names[number], self.ctype.args[number]
+        convert = f"convert{number}"
+        if ctype.cname in INTEGERS:
+            low, high = INTEGERS[ctype.cname]
+            scope[convert] = _integer_converter(ctype.cname, low, high)
+            return f"{name}.__class__ is int and {low} <= {name} <= {high}"
+        if ctype.kind == "primitive":
+            is_bool = ctype.cname == "bool"
+            scope[convert] = _integer_converter("_Bool", 0, 1) if is_bool else _double
+            return f"{name}.__class__ is {'bool' if is_bool else 'float'}"
+        if ctype.cname == "void *":
+            scope[convert] = lambda value: None
+            return f"{name} is not NULL"
+        if ctype.kind == "function":
+            scope[convert] = _no_callback
+            return f"callable({name})"
+        right = "False"
+        if argument in self._prototype.buffers:
+            take = lambda value: None
+            right = f"{name}.__class__ is Text"
+        elif ctype.cname == "char *":
+            take = _take_text
+            right = f"{name}.__class__ is str"
+        else:
+            classes = (Match,) if ctype.cname == "struct flux_match" else class_of(ctype)
+            take = _array_taker(ctype.item)
+            if classes:
+                take = lambda value: value if isinstance(value, classes) else None
+                scope[f"class{number}"] = classes[0]
+                right = f"{name}.__class__ is class{number}"
+        scope[convert] = _pointer_converter(ctype, take, argument in self._prototype.opt)
+        return right
 
     def _wrong_number(self, args, add_handle):
         from flux.wrapper import WrongNumArguments
@@ -220,55 +231,16 @@ def look_up(wrapper, name):
     return MethodType(call, wrapper)
 
 
-# -- the checks of one argument ----------------------------------------------------------------------------
+# -- conversion of arguments and results -------------------------------------------------------------------
 
 
-def _check(name, ctype, nullable, scope):
-    """Lines of code that check and convert an argument; the names they use are entered in `scope`."""
-    if ctype.kind == "primitive":
-        return _check_number(name, ctype, scope)
-    if ctype.cname == "void *":
-        scope["NULL"] = NULL
-        return [f"if {name} is NULL: {name} = None"]
-    convert = f"{name}_convert"
-    call = f"{name} = {convert}({name})"
-    if ctype.kind == "function":
-        scope[convert] = _callback
-        return [call]
-    if ctype.cname == "char *":
-        scope[convert] = _pointer_converter(ctype, _take_text, nullable)
-        return [f"if {name}.__class__ is not str: {call}"]
-    classes = (Match,) if ctype.cname == "struct flux_match" else class_of(ctype)
-    if classes:
-        take = lambda value: value if isinstance(value, classes) else None
-        scope[convert] = _pointer_converter(ctype, take, nullable)
-        scope[f"{name}_class"] = classes[0]
-        return [f"if {name}.__class__ is not {name}_class: {call}"]
-    scope[convert] = _pointer_converter(ctype, _array_taker(ctype.item), nullable)
-    return [call]
-
-
-def _check_number(name, ctype, scope):
-    convert = f"{name}_convert"
-    if ctype.cname in INTEGERS:
-        low, high = INTEGERS[ctype.cname]
-        scope[convert] = _integer_converter(ctype, low, high)
-        return [
-            f"if {name}.__class__ is not int or not {low} <= {name} <= {high}: {name} = {convert}({name})"
-        ]
-    scope[convert] = _bool if ctype.cname == "bool" else _double
-    kind = "bool" if ctype.cname == "bool" else "float"
-    return [f"if {name}.__class__ is not {kind}: {name} = {convert}({name})"]
-
-
-def _integer_converter(ctype, low, high):
+def _integer_converter(cname, low, high):
     def convert(value):
         if not isinstance(value, int):
             raise TypeError("an integer is required")
-        value = int(value)
         if not low <= value <= high:
-            raise OverflowError(f"integer {value} does not fit '{ctype.cname}'")
-        return value
+            raise OverflowError(f"integer {value} does not fit '{cname}'")
+        return int(value)
 
     return convert
 
@@ -279,23 +251,16 @@ def _double(value):
     return float(value)
 
 
-def _text_result(value):
-    return None if value is None else bytes_of(value)
+def _no_callback(value):
+    if value is not NULL and value is not None:
+        raise TypeError(f"a function is required, not {type(value).__name__}")
 
 
-def _pointer(value):
-    """A result as it is stored through a pointer: ``char *`` for text."""
+def _pointer(value, null=NULL):
+    """A result as a pointer: ``char *`` for text, `null` for None."""
     if value is None:
-        return NULL
+        return null
     return bytes_of(value) if value.__class__ is str else value
-
-
-def _bool(value):
-    if not isinstance(value, int):
-        raise TypeError("an integer is required")
-    if value not in (0, 1):
-        raise OverflowError(f"integer {value} does not fit '_Bool'")
-    return bool(value)
 
 
 def _pointer_converter(ctype, take, nullable):
@@ -317,7 +282,7 @@ def _pointer_converter(ctype, take, nullable):
             if nullable:
                 return None
             raise failure(errno.EINVAL)
-        wanted = "bytes or list or tuple" if ctype.cname == "char *" else "pointer to same type"
+        wanted = "bytes or list or tuple" if take is _take_text else "cdata pointer"
         raise TypeError(
             f"initializer for ctype '{ctype.cname}' must be a {wanted}, not {type(value).__name__}"
         )
@@ -344,25 +309,6 @@ def _array_taker(item):
         return value if other is item or other.kind == item.kind == "pointer" else None
 
     return take
-
-
-def _buffer(value):
-    """A buffer for text: a ``char[]`` made by ``ffi.new``."""
-    if value.__class__ is Text:
-        return value
-    if value is NULL or value is None:
-        raise failure(errno.EINVAL)
-    raise TypeError(
-        f"initializer for ctype 'char *' must be a cdata pointer, not {type(value).__name__}"
-    )
-
-
-def _callback(value):
-    if value is NULL or value is None:
-        return None
-    if not callable(value):
-        raise TypeError(f"a function is required, not {type(value).__name__}")
-    return value
 
 
 class Library:
@@ -400,4 +346,4 @@ def itself(pointer):
     return pointer
 
 
-function("void free (void *pointer)", null="pointer")(nothing)
+functions({"void free (opt void *pointer)": nothing})

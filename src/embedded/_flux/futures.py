@@ -351,64 +351,60 @@ def ask(h, topic, obj):
         flux_future_destroy(future)
 
 
+def succeed(h, topic, obj):
+    """Send a request and wait for its response; OSError if it fails."""
+    ask(h, topic, obj)
+
+
 # -- futures -----------------------------------------------------------------------------------------------
 
 
-@function("flux_future_t *flux_future_create (flux_future_init_f init, void *arg)", null="arg")
-def flux_future_create(init, arg):
-    return Future(init, weak(arg))
-
-
-@function("void flux_future_destroy (flux_future_t *f)", null="f")
+@function
 def flux_future_destroy(f):
+    """void flux_future_destroy (opt flux_future_t *f)"""
     if f is not None:
         f.refs -= 1
         if f.refs == 0:
             f.end()
 
 
-@function("void flux_future_incref (flux_future_t *f)")
+@function
 def flux_future_incref(f):
+    """void flux_future_incref (flux_future_t *f)"""
     f.refs += 1
 
 
-@function(
-    "int flux_future_then (flux_future_t *f, double timeout, flux_continuation_f cb, void *arg)",
-    null="arg",
-)
+@function
 def flux_future_then(f, timeout, cb, arg):
+    """int flux_future_then (flux_future_t *f, double timeout, flux_continuation_f cb, opt void *arg)"""
     if cb is None:
         raise failure(errno.EINVAL)
     f.then(timeout, cb, weak(arg))
 
 
-@function(
-    "int flux_future_get (flux_future_t *f, const void **result)", null="result", out="result"
-)
+@function
 def flux_future_get(f):
+    """int flux_future_get (flux_future_t *f, out opt const void **result)"""
     f.wait_for(-1.0)
     return f.value()
 
 
-@function("const char *flux_future_error_string (flux_future_t *f)", null="f")
-def flux_future_error_string(f):
-    return f and f.error_string()
-
-
 functions(
     {
+        "flux_future_t *flux_future_create (flux_future_init_f init, opt void *arg)":
+            lambda init, arg: Future(init, weak(arg)),
+        "const char *flux_future_error_string (opt flux_future_t *f)": lambda f: f and f.error_string(),
         "int flux_future_wait_for (flux_future_t *f, double timeout)": lambda f, timeout: f.wait_for(timeout),
         "bool flux_future_is_ready (flux_future_t *f)": lambda f: f.result is not None,
         "void flux_future_reset (flux_future_t *f)": lambda f: f.reset(),
         "flux_t *flux_future_get_flux (flux_future_t *f)": lambda f: f.current_flux(),
         "flux_reactor_t *flux_future_get_reactor (flux_future_t *f)": lambda f: f.current_task(),
-        "void flux_future_set_flux (flux_future_t *f, flux_t *h)": lambda f, h: f.set_flux(h),
-        "void flux_future_fulfill (flux_future_t *f, void *result, flux_free_f free)":
+        "void flux_future_set_flux (flux_future_t *f, opt flux_t *h)": lambda f, h: f.set_flux(h),
+        "void flux_future_fulfill (flux_future_t *f, opt void *result, flux_free_f free)":
             lambda f, result, free: f.fulfill(result),
-        "void flux_future_fulfill_error (flux_future_t *f, int errnum, const char *text)":
+        "void flux_future_fulfill_error (flux_future_t *f, int errnum, opt const char *text)":
             lambda f, errnum, text: f.fulfill_error(errnum, text),
-    },
-    null="h result text",
+    }
 )  # fmt: skip
 
 
@@ -455,15 +451,9 @@ def _watch_children(f, arg):
         child.then(-1.0, f.child_ready, lambda: NULL)
 
 
-@function("flux_future_t *flux_future_wait_all_create (void)")
-def flux_future_wait_all_create():
-    return Composite()
-
-
-@function(
-    "int flux_future_push (flux_future_t *cf, const char *name, flux_future_t *f)", null="name"
-)
+@function
 def flux_future_push(cf, name, f):
+    """int flux_future_push (flux_future_t *cf, opt const char *name, flux_future_t *f)"""
     if not isinstance(cf, Composite):
         raise failure(errno.EINVAL)
     name = str(len(cf.children)) if name is None else name
@@ -472,16 +462,17 @@ def flux_future_push(cf, name, f):
     cf.children[name] = f
 
 
+functions({"flux_future_t *flux_future_wait_all_create (void)": Composite})
+
+
 # -- rpc ---------------------------------------------------------------------------------------------------
 
 RPC_FLAGS = 1 | 2
 
 
-@function(
-    "flux_future_t *flux_rpc (flux_t *h, const char *topic, const char *s, uint32_t nodeid, int flags)",
-    null="s",
-)
+@function
 def flux_rpc(h, topic, s, nodeid, flags):
+    """flux_future_t *flux_rpc (flux_t *h, const char *topic, opt const char *s, uint32_t nodeid, int flags)"""
     if flags & ~RPC_FLAGS:
         raise failure(errno.EINVAL)
     return h.send_request(RPCFuture(), topic, s, None, nodeid, flags)
@@ -494,9 +485,9 @@ def rpc(f):
     return f
 
 
-@function("int flux_rpc_get (flux_future_t *f, const char **s)", null="s", out="s")
-def flux_rpc_get(f):
-    return rpc(f).response().payload_str
-
-
-functions({"uint32_t flux_rpc_get_matchtag (flux_future_t *f)": lambda f: rpc(f).matchtag})
+functions(
+    {
+        "int flux_rpc_get (flux_future_t *f, out opt const char **s)": lambda f: rpc(f).response().payload_str,
+        "uint32_t flux_rpc_get_matchtag (flux_future_t *f)": lambda f: rpc(f).matchtag,
+    }
+)  # fmt: skip

@@ -8,7 +8,7 @@ import errno
 import sys
 
 from _flux import ffi as _ffi
-from _flux.function import failure, function
+from _flux.function import failure, function, functions
 from flux_engine.kernel import current
 from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import Flux
@@ -21,15 +21,9 @@ _ffi.pointer_to("flux_msg_t *", Message)
 _ffi.pointer_to("flux_reactor_t *", Task)
 
 
-@function("flux_t *flux_open (const char *uri, int flags)", null="uri")
-def flux_open(uri, flags):
-    return _open(uri, flags)
-
-
-@function(
-    "flux_t *flux_open_ex (const char *uri, int flags, flux_error_t *error)", null="uri error"
-)
+@function
 def flux_open_ex(uri, flags, error):
+    """flux_t *flux_open_ex (opt const char *uri, int flags, opt flux_error_t *error)"""
     try:
         return _open(uri, flags)
     except OSError as exc:
@@ -66,8 +60,9 @@ def _open(uri, flags):
     return connect(uri)
 
 
-@function("void flux_close (flux_t *h)", null="h")
+@function
 def flux_close(h):
+    """void flux_close (opt flux_t *h)"""
     if h is None:
         return
     h.refs -= 1
@@ -76,12 +71,16 @@ def flux_close(h):
         h.disconnect()
 
 
-@function("flux_t *flux_incref (flux_t *h)")
+@function
 def flux_incref(h):
+    """flux_t *flux_incref (flux_t *h)"""
     h.refs += 1
     return h
 
 
-@function("flux_reactor_t *flux_get_reactor (flux_t *h)")
-def flux_get_reactor(h):
-    return h.task
+functions(
+    {
+        "flux_t *flux_open (opt const char *uri, int flags)": _open,
+        "flux_reactor_t *flux_get_reactor (flux_t *h)": lambda h: h.task,
+    }
+)

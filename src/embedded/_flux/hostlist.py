@@ -47,8 +47,9 @@ def _append(hl, names):
     return added
 
 
-@function("const char *hostlist_nth (struct hostlist *hl, int n)")
+@function
 def hostlist_nth(hl, n):
+    """const char *hostlist_nth (struct hostlist *hl, int n)"""
     if n < 0:
         raise failure(errno.EINVAL)
     if n >= len(hl.hosts):
@@ -56,8 +57,9 @@ def hostlist_nth(hl, n):
     return hl.hosts[n]
 
 
-@function("int hostlist_find (struct hostlist *hl, const char *hostname)")
+@function
 def hostlist_find(hl, hostname):
+    """int hostlist_find (struct hostlist *hl, const char *hostname)"""
     if "[" in hostname or "]" in hostname:
         raise failure(errno.EINVAL)
     place = hl.places().get(hostname)
@@ -66,8 +68,9 @@ def hostlist_find(hl, hostname):
     return place
 
 
-@function("int hostlist_delete (struct hostlist *hl, const char *hosts)")
+@function
 def hostlist_delete(hl, hosts):
+    """int hostlist_delete (struct hostlist *hl, const char *hosts)"""
     wanted = {}
     for name in _decode(hosts):
         wanted[name] = wanted.get(name, 0) + 1
@@ -98,6 +101,6 @@ functions(
         "void hostlist_sort (struct hostlist *hl)": lambda hl: _sort(hl, hl.hosts),
         "void hostlist_uniq (struct hostlist *hl)": lambda hl: _sort(hl, set(hl.hosts)),
         "const char *hostlist_last (struct hostlist *hl)": lambda hl: hl.hosts[-1] if hl.hosts else None,
+        "void hostlist_destroy (opt struct hostlist *hl)": nothing,
     }
 )  # fmt: skip
-functions({"void hostlist_destroy (struct hostlist *hl)": nothing}, null="hl")

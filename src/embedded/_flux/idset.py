@@ -34,8 +34,9 @@ class Set:
 pointer_to("struct idset *", Set)
 
 
-@function("struct idset *idset_decode (const char *s)")
+@function
 def idset_decode(s):
+    """struct idset *idset_decode (const char *s)"""
     body = s[1:-1] if s[:1] == "[" and s[-1:] == "]" else s
     # flux-core's library accepts extra commas, but not a range of one id.
     parts = [part for part in body.split(",") if part]
@@ -50,8 +51,9 @@ def idset_decode(s):
     return Set(bounds)
 
 
-@function("char *idset_encode (const struct idset *idset, int flags)")
+@function
 def idset_encode(idset, flags):
+    """char *idset_encode (const struct idset *idset, int flags)"""
     if flags & ~(BRACKETS | RANGE):
         raise failure(errno.EINVAL)
     return text_form.encode(idset.bounds, bool(flags & BRACKETS), bool(flags & RANGE))
@@ -75,8 +77,9 @@ def _clear(idset, one, other):
     idset.bounds = text_form.difference(idset.bounds, _range(one, other))
 
 
-@function("unsigned int idset_next (const struct idset *idset, unsigned int id)")
+@function
 def idset_next(idset, id):
+    """unsigned int idset_next (const struct idset *idset, unsigned int id)"""
     bounds = idset.bounds
     id = (id + 1) & 0xFFFFFFFF
     at = bisect_right(bounds, id)  # odd if the id is a member
@@ -119,6 +122,6 @@ functions(
             lambda a, b: Set(text_form.difference(a.bounds, b.bounds)),
         "int idset_add (struct idset *a, const struct idset *b)": _add_all,
         "int idset_subtract (struct idset *a, const struct idset *b)": _subtract_all,
+        "void idset_destroy (opt struct idset *idset)": nothing,
     }
 )  # fmt: skip
-functions({"void idset_destroy (struct idset *idset)": nothing}, null="idset")

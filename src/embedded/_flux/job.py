@@ -14,19 +14,18 @@ from flux_engine.kernel.future import RPC_STREAMING
 # -- ids ---------------------------------------------------------------------------------------------------
 
 
-@function("int flux_job_id_parse (const char *s, flux_jobid_t *id)", out="id")
+@function
 def flux_job_id_parse(s):
+    """int flux_job_id_parse (const char *s, out flux_jobid_t *id)"""
     try:
         return jobid.decode(s)
     except ValueError:
         raise failure(errno.EINVAL) from None
 
 
-@function(
-    "int flux_job_id_encode (flux_jobid_t id, const char *type, char *buf, size_t bufsz)",
-    null="type",
-)
+@function
 def flux_job_id_encode(id, type, buf, bufsz):
+    """int flux_job_id_encode (flux_jobid_t id, opt const char *type, char *buf, size_t bufsz)"""
     encode = jobid.FORMS.get((type or "dec").lower())
     if encode is None:
         # Also for two forms, words and emoji, whose tables are in no RFC.
@@ -49,12 +48,11 @@ def _write_key(buf, size, *parts):
 
 functions(
     {
-        "int flux_job_kvs_key (char *buf, int bufsz, flux_jobid_t id, const char *key)":
+        "int flux_job_kvs_key (char *buf, int bufsz, flux_jobid_t id, opt const char *key)":
             lambda buf, size, id, key: _write_key(buf, size, jobid.kvs_dir(id), key),
-        "int flux_job_kvs_guest_key (char *buf, int bufsz, flux_jobid_t id, const char *key)":
+        "int flux_job_kvs_guest_key (char *buf, int bufsz, flux_jobid_t id, opt const char *key)":
             lambda buf, size, id, key: _write_key(buf, size, jobid.kvs_dir(id), "guest", key),
-    },
-    null="key",
+    }
 )  # fmt: skip
 
 
@@ -75,12 +73,11 @@ def _name(table, number, fmt):
 
 functions(
     {
-        "const char *flux_job_statetostr (flux_job_state_t state, const char *fmt)":
+        "const char *flux_job_statetostr (flux_job_state_t state, opt const char *fmt)":
             lambda state, fmt: _name(_STATES, state, fmt),
-        "const char *flux_job_resulttostr (flux_job_result_t result, const char *fmt)":
+        "const char *flux_job_resulttostr (flux_job_result_t result, opt const char *fmt)":
             lambda result, fmt: _name(_RESULTS, result, fmt),
-    },
-    null="fmt",
+    }
 )  # fmt: skip
 
 
@@ -95,45 +92,64 @@ functions(
 )
 
 
-# -- submitting, waiting -----------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------
+
+#: Attributes of a job that make its result.
+RESULT = (
+    "t_submit", "t_run", "t_cleanup", "waitstatus", "result", "exception_occurred", "exception_type", "exception_severity",
+    "exception_note",
+)  # fmt: skip
 
 
-@function("flux_future_t *flux_job_submit (flux_t *h, const char *jobspec, int urgency, int flags)")
-def flux_job_submit(h, jobspec, urgency, flags):
-    # The owner of an instance needs no signature (RFC 15), and there are no other users here.
-    return send(h, "job-ingest.submit", {"jobspec": jobspec, "urgency": urgency, "flags": flags})
+def _raise(h, id, type, severity, note):
+    note = {} if note is None else {"note": note}
+    return send(h, "job-manager.raise", {"id": id, "type": type, "severity": severity, **note})
 
 
-@function(
-    "int flux_job_wait_get_status (flux_future_t *f, bool *success, const char **errstr)",
-    null="success errstr",
-    out="success errstr",
-)
-def flux_job_wait_get_status(f):
-    return rpc(f).field("success", bool), f.body().get("errstr", "")
+def _watch(h, id, path, flags):
+    payload = {"id": id, "path": path, "flags": flags}
+    return send(h, "job-info.eventlog-watch", payload, RPC_STREAMING)
 
 
 functions(
     {
-        "int flux_job_submit_get_id (flux_future_t *f, flux_jobid_t *value)": lambda f: rpc(f).field("id", int),
-        "int flux_job_wait_get_id (flux_future_t *f, flux_jobid_t *value)": lambda f: rpc(f).field("id", int),
-        "int flux_job_event_watch_get (flux_future_t *f, const char **value)": lambda f: rpc(f).field("event", str),
-    },
-    null="value",
-    out="value",
+        # The owner of an instance needs no signature (RFC 15), and there are no other users here.
+        "flux_future_t *flux_job_submit (flux_t *h, const char *jobspec, int urgency, int flags)":
+            lambda h, jobspec, urgency, flags:
+                send(h, "job-ingest.submit", {"jobspec": jobspec, "urgency": urgency, "flags": flags}),
+        "int flux_job_submit_get_id (flux_future_t *f, out opt flux_jobid_t *value)": lambda f: rpc(f).field("id", int),
+        "flux_future_t *flux_job_wait (flux_t *h, flux_jobid_t id)":
+            lambda h, id: send(h, "job-manager.wait", {"id": id}),
+        "int flux_job_wait_get_id (flux_future_t *f, out opt flux_jobid_t *value)": lambda f: rpc(f).field("id", int),
+        "int flux_job_wait_get_status (flux_future_t *f, out opt bool *success, out opt const char **errstr)":
+            lambda f: (rpc(f).field("success", bool), f.body().get("errstr", "")),
+        "flux_future_t *flux_job_raise (flux_t *h, flux_jobid_t id, const char *type, int severity, opt const char *note)":
+            _raise,
+        "flux_future_t *flux_job_cancel (flux_t *h, flux_jobid_t id, opt const char *reason)":
+            lambda h, id, reason: _raise(h, id, "cancel", 0, reason),
+        "flux_future_t *flux_job_kill (flux_t *h, flux_jobid_t id, int signum)":
+            lambda h, id, signum: send(h, "job-manager.kill", {"id": id, "signum": signum}),
+        "flux_future_t *flux_job_event_watch (flux_t *h, flux_jobid_t id, const char *path, int flags)": _watch,
+        "int flux_job_event_watch_get (flux_future_t *f, out opt const char **value)": lambda f: rpc(f).field("event", str),
+        "int flux_job_event_watch_cancel (flux_future_t *f)":
+            lambda f: cancel(rpc(f), "job-info.eventlog-watch-cancel"),
+        # The C library makes the result from the job's events.
+        "flux_future_t *flux_job_result (flux_t *h, flux_jobid_t id, int flags)":
+            lambda h, id, flags:
+                send(h, "job-list.list-id", {"id": id, "attrs": list(RESULT), "state": states.INACTIVE}),
+        "int flux_job_result_get (flux_future_t *f, out const char **json_str)":
+            lambda f: json.dumps(rpc(f).field("job", dict), separators=(",", ":")),
+        # The submitted jobspec (key J) is kept without an envelope: there are no signatures here.
+        "char *flux_unwrap_string (const char *in, bool verify, opt uint32_t *userid, opt flux_error_t *error)":
+            lambda text, verify, userid, error: text,
+    }
 )  # fmt: skip
 
 
-@function("flux_future_t *flux_job_wait (flux_t *h, flux_jobid_t id)")
-def flux_job_wait(h, id):
-    return send(h, "job-manager.wait", {"id": id})
-
-
-@function(
-    "int flux_job_timeleft (flux_t *h, flux_error_t *error, double *timeleft)", out="timeleft"
-)
+@function
 def flux_job_timeleft(h, error):
-    """Seconds until the job of FLUX_JOB_ID expires, or the instance does; 0.0 if it does not run, infinite without a limit."""
+    """int flux_job_timeleft (flux_t *h, flux_error_t *error, out double *timeleft)"""
+    # Seconds until the job of FLUX_JOB_ID expires, or the instance does; 0.0 if it does not run, infinite without a limit.
     id = os.environ.get("FLUX_JOB_ID")
     try:
         if id is None:
@@ -148,75 +164,3 @@ def flux_job_timeleft(h, error):
         error[0].write(f"{id}: no such jobid" if id else str(exc))
         raise failure(errno.ENOENT) from None
     return max(0.0, expiration - h.task.kernel.time) if expiration else float("inf")
-
-
-# -- exceptions, signals -----------------------------------------------------------------------------------
-
-
-@function(
-    "flux_future_t *flux_job_raise (flux_t *h, flux_jobid_t id, const char *type, int severity, const char *note)",
-    null="note",
-)
-def flux_job_raise(h, id, type, severity, note):
-    payload = {"id": id, "type": type, "severity": severity}
-    if note is not None:
-        payload["note"] = note
-    return send(h, "job-manager.raise", payload)
-
-
-@function(
-    "flux_future_t *flux_job_cancel (flux_t *h, flux_jobid_t id, const char *reason)", null="reason"
-)
-def flux_job_cancel(h, id, reason):
-    return flux_job_raise(h, id, "cancel", 0, reason)
-
-
-@function("flux_future_t *flux_job_kill (flux_t *h, flux_jobid_t id, int signum)")
-def flux_job_kill(h, id, signum):
-    return send(h, "job-manager.kill", {"id": id, "signum": signum})
-
-
-# -- events ------------------------------------------------------------------------------------------------
-
-
-@function(
-    "flux_future_t *flux_job_event_watch (flux_t *h, flux_jobid_t id, const char *path, int flags)"
-)
-def flux_job_event_watch(h, id, path, flags):
-    payload = {"id": id, "path": path, "flags": flags}
-    return send(h, "job-info.eventlog-watch", payload, RPC_STREAMING)
-
-
-@function("int flux_job_event_watch_cancel (flux_future_t *f)")
-def flux_job_event_watch_cancel(f):
-    cancel(rpc(f), "job-info.eventlog-watch-cancel")
-
-
-# -- results -----------------------------------------------------------------------------------------------
-
-
-#: Attributes of a job that make its result.
-RESULT = (
-    "t_submit", "t_run", "t_cleanup", "waitstatus", "result", "exception_occurred", "exception_type", "exception_severity",
-    "exception_note",
-)  # fmt: skip
-
-
-@function("flux_future_t *flux_job_result (flux_t *h, flux_jobid_t id, int flags)")
-def flux_job_result(h, id, flags):
-    # The C library makes the result from the job's events.
-    return send(h, "job-list.list-id", {"id": id, "attrs": list(RESULT), "state": states.INACTIVE})
-
-
-@function("int flux_job_result_get (flux_future_t *f, const char **json_str)", out="json_str")
-def flux_job_result_get(f):
-    return json.dumps(rpc(f).field("job", dict), separators=(",", ":"))
-
-
-@function(
-    "char *flux_unwrap_string (const char *in, bool verify, uint32_t *userid, flux_error_t *error)",
-    null="userid error",
-)
-def flux_unwrap_string(text, verify, userid, error):
-    # The submitted jobspec (key J) is kept without an envelope: there are no signatures here.
-    return text

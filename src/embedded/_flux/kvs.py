@@ -35,11 +35,9 @@ class Lookup(RPCFuture):
 pointer_to("flux_future_t *", Lookup)
 
 
-@function(
-    "flux_future_t *flux_kvs_lookup (flux_t *h, const char *ns, int flags, const char *key)",
-    null="ns",
-)
+@function
 def flux_kvs_lookup(h, ns, flags, key):
+    """flux_future_t *flux_kvs_lookup (flux_t *h, opt const char *ns, int flags, const char *key)"""
     _check_namespace(ns)
     if flags & ~constants.FLUX_KVS_READDIR:
         raise failure(errno.EINVAL)
@@ -49,8 +47,9 @@ def flux_kvs_lookup(h, ns, flags, key):
     return future
 
 
-@function("int flux_kvs_lookup_get (flux_future_t *f, const char **value)", out="value")
+@function
 def flux_kvs_lookup_get(f):
+    """int flux_kvs_lookup_get (flux_future_t *f, out const char **value)"""
     if not isinstance(f, Lookup):
         raise failure(errno.EINVAL)
     return f.field("value", str) or None
@@ -67,8 +66,9 @@ class Directory(dict):
 pointer_to("flux_kvsdir_t *", Directory)
 
 
-@function("int flux_kvs_lookup_get_dir (flux_future_t *f, const flux_kvsdir_t **dirp)", out="dirp")
+@function
 def flux_kvs_lookup_get_dir(f):
+    """int flux_kvs_lookup_get_dir (flux_future_t *f, out const flux_kvsdir_t **dirp)"""
     if not isinstance(f, Lookup):
         raise failure(errno.EINVAL)
     return Directory(f.field("names", dict), f.key)
@@ -80,20 +80,17 @@ functions(
     {
         "flux_kvsdir_t *flux_kvsdir_copy (const flux_kvsdir_t *dir)": itself,
         "int flux_kvsdir_get_size (const flux_kvsdir_t *dir)": len,
-        "bool flux_kvsdir_isdir (const flux_kvsdir_t *dir, const char *name)":
-            lambda directory, name: directory.get(name, False),
-        "char *flux_kvsdir_key_at (const flux_kvsdir_t *dir, const char *name)":
-            lambda directory, name: name if directory.key == "." else f"{directory.key}.{name}",
+        "bool flux_kvsdir_isdir (const flux_kvsdir_t *dir, const char *name)": lambda directory, name: (
+            directory.get(name, False)
+        ),
+        "char *flux_kvsdir_key_at (const flux_kvsdir_t *dir, const char *name)": lambda directory, name: (
+            name if directory.key == "." else f"{directory.key}.{name}"
+        ),
         "flux_kvsitr_t *flux_kvsitr_create (const flux_kvsdir_t *dir)": iter,
         "const char *flux_kvsitr_next (flux_kvsitr_t *itr)": lambda names: next(names, None),
+        "void flux_kvsdir_destroy (opt flux_kvsdir_t *dir)": nothing,
+        "void flux_kvsitr_destroy (opt flux_kvsitr_t *itr)": nothing,
     }
-)  # fmt: skip
-functions(
-    {
-        "void flux_kvsdir_destroy (flux_kvsdir_t *dir)": nothing,
-        "void flux_kvsitr_destroy (flux_kvsitr_t *itr)": nothing,
-    },
-    null="dir itr",
 )
 
 
@@ -132,33 +129,24 @@ functions(
             lambda txn, flags, key: _change(txn, flags, "mkdir", _key(key)),
         "int flux_kvs_txn_unlink (flux_kvs_txn_t *txn, int flags, const char *key)":
             lambda txn, flags, key: _change(txn, flags, "unlink", _key(key)),
+        "void flux_kvs_txn_destroy (opt flux_kvs_txn_t *txn)": nothing,
+        "bool flux_kvs_txn_is_empty (opt flux_kvs_txn_t *txn)": lambda txn: txn is None or not txn.ops,
+        "int flux_kvs_txn_put (flux_kvs_txn_t *t, int flags, const char *key, opt const char *value)":
+            lambda txn, flags, key, value: _change(txn, flags, "put", _key(key), value or ""),
     }
 )  # fmt: skip
-functions(
-    {
-        "void flux_kvs_txn_destroy (flux_kvs_txn_t *txn)": nothing,
-        "bool flux_kvs_txn_is_empty (flux_kvs_txn_t *txn)": lambda txn: txn is None or not txn.ops,
-        "int flux_kvs_txn_put (flux_kvs_txn_t *t, int flags, const char *key, const char *value)":
-            lambda txn, flags, key, value: _change(txn, flags, "put", _key(key), value or ""),
-    },
-    null="txn value",
-)  # fmt: skip
 
 
-@function(
-    "int flux_kvs_txn_put_raw (flux_kvs_txn_t *txn, int flags, const char *key, const void *data, size_t len)",
-    null="data",
-)
+@function
 def flux_kvs_txn_put_raw(txn, flags, key, data, len_):
+    """int flux_kvs_txn_put_raw (flux_kvs_txn_t *txn, int flags, const char *key, opt const void *data, size_t len)"""
     text = (data or b"")[:len_].decode("utf-8", "surrogateescape")
     _change(txn, flags, "put", _key(key), text)
 
 
-@function(
-    "flux_future_t *flux_kvs_commit (flux_t *h, const char *ns, int flags, flux_kvs_txn_t *txn)",
-    null="ns",
-)
+@function
 def flux_kvs_commit(h, ns, flags, txn):
+    """flux_future_t *flux_kvs_commit (flux_t *h, opt const char *ns, int flags, flux_kvs_txn_t *txn)"""
     if flags & ~(
         constants.FLUX_KVS_NO_MERGE | constants.FLUX_KVS_TXN_COMPACT | constants.FLUX_KVS_SYNC
     ):

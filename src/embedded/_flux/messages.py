@@ -7,25 +7,15 @@ import errno
 import os
 
 from _flux.function import failure, function, functions, itself, nothing
-from _flux.futures import ask
+from _flux.futures import succeed
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
-
-
-@function("flux_msg_t *flux_msg_create (int type)")
-def flux_msg_create(type):
-    return Message(_kind(type), None)
 
 
 def _kind(type):
     if type not in message.TYPE_NAMES:
         raise failure(errno.EINVAL)
     return type
-
-
-@function("int flux_msg_set_type (flux_msg_t *msg, int type)")
-def flux_msg_set_type(msg, type):
-    msg.type = _kind(type)
 
 
 def _topic(msg):
@@ -49,48 +39,33 @@ def _same_client(notice, msg):
 
 functions(
     {
+        "flux_msg_t *flux_msg_create (int type)": lambda type: Message(_kind(type), None),
+        "int flux_msg_set_type (flux_msg_t *msg, int type)": lambda msg, type: setattr(msg, "type", _kind(type)),
         "const char *flux_msg_typestr (int type)": lambda type: message.TYPE_NAMES.get(type, "unknown"),
         "bool flux_msg_has_payload (const flux_msg_t *msg)": lambda msg: msg.payload_str is not None,
         "bool flux_disconnect_match (const flux_msg_t *msg1, const flux_msg_t *msg2)": _same_client,
         "int flux_msg_set_userid (flux_msg_t *msg, uint32_t id)": lambda msg, id: setattr(msg, "userid", id),
         "int flux_msg_set_rolemask (flux_msg_t *msg, uint32_t mask)": lambda msg, mask: setattr(msg, "rolemask", mask),
+        "int flux_msg_get_type (const flux_msg_t *msg, out int *value)": lambda msg: msg.type,
+        "int flux_msg_get_topic (const flux_msg_t *msg, out const char **value)": _topic,
+        "int flux_msg_get_string (const flux_msg_t *msg, out const char **value)": lambda msg: msg.payload_str,
+        "int flux_msg_get_userid (const flux_msg_t *msg, out uint32_t *value)": lambda msg: msg.userid,
+        "int flux_msg_get_rolemask (const flux_msg_t *msg, out uint32_t *value)": lambda msg: msg.rolemask,
+        "int flux_msg_get_matchtag (const flux_msg_t *msg, out uint32_t *value)": _matchtag,
+        "void flux_msg_destroy (opt flux_msg_t *msg)": nothing,
+        "const flux_msg_t *flux_msg_incref (opt const flux_msg_t *msg)": itself,
+        "void flux_msg_decref (opt const flux_msg_t *msg)": nothing,
+        "int flux_msg_set_topic (flux_msg_t *msg, opt const char *s)": lambda msg, s: setattr(msg, "topic", s),
+        "int flux_msg_set_string (flux_msg_t *msg, opt const char *s)": lambda msg, s: msg.set_text(s),
+        "flux_msg_t *flux_event_encode (const char *topic, opt const char *s)":
+            lambda topic, s: Message(message.EVENT, topic, s),
     }
 )  # fmt: skip
-functions(
-    {
-        "int flux_msg_get_type (const flux_msg_t *msg, int *value)": lambda msg: msg.type,
-        "int flux_msg_get_topic (const flux_msg_t *msg, const char **value)": _topic,
-        "int flux_msg_get_string (const flux_msg_t *msg, const char **value)": lambda msg: msg.payload_str,
-        "int flux_msg_get_userid (const flux_msg_t *msg, uint32_t *value)": lambda msg: msg.userid,
-        "int flux_msg_get_rolemask (const flux_msg_t *msg, uint32_t *value)": lambda msg: msg.rolemask,
-        "int flux_msg_get_matchtag (const flux_msg_t *msg, uint32_t *value)": _matchtag,
-    },
-    out="value",
-)  # fmt: skip
-functions(
-    {
-        "void flux_msg_destroy (flux_msg_t *msg)": nothing,
-        "const flux_msg_t *flux_msg_incref (const flux_msg_t *msg)": itself,
-        "void flux_msg_decref (const flux_msg_t *msg)": nothing,
-    },
-    null="msg",
-)
-functions(
-    {
-        "int flux_msg_set_topic (flux_msg_t *msg, const char *s)": lambda msg, s: setattr(msg, "topic", s),
-        "int flux_msg_set_string (flux_msg_t *msg, const char *s)": lambda msg, s: msg.set_text(s),
-        "flux_msg_t *flux_event_encode (const char *topic, const char *s)":
-            lambda topic, s: Message(message.EVENT, topic, s),
-    },
-    null="s",
-)  # fmt: skip
 
 
-@function(
-    "int flux_msg_get_payload (const flux_msg_t *msg, const void **buf, size_t *size)",
-    out="buf size",
-)
+@function
 def flux_msg_get_payload(msg):
+    """int flux_msg_get_payload (const flux_msg_t *msg, out const void **buf, out size_t *size)"""
     text = msg.payload_str
     if text is None:
         raise failure(errno.EPROTO)
@@ -112,29 +87,28 @@ def _decode_response(msg):
 
 functions(
     {
-        "int flux_request_decode (const flux_msg_t *msg, const char **topic, const char **s)":
+        "int flux_request_decode (const flux_msg_t *msg, out opt const char **topic, out opt const char **s)":
             lambda msg: _decode(msg, message.REQUEST),
-        "int flux_response_decode (const flux_msg_t *msg, const char **topic, const char **s)": _decode_response,
-        "int flux_event_decode (const flux_msg_t *msg, const char **topic, const char **s)":
+        "int flux_response_decode (const flux_msg_t *msg, out opt const char **topic, out opt const char **s)": _decode_response,
+        "int flux_event_decode (const flux_msg_t *msg, out opt const char **topic, out opt const char **s)":
             lambda msg: _decode(msg, message.EVENT),
-    },
-    null="topic s",
-    out="topic s",
+    }
 )  # fmt: skip
 
 
 # -- sending -----------------------------------------------------------------------------------------------
 
 
-@function("int flux_send (flux_t *h, const flux_msg_t *msg, int flags)")
+@function
 def flux_send(h, msg, flags):
+    """int flux_send (flux_t *h, const flux_msg_t *msg, int flags)"""
     if h.task.closed:
         raise failure(errno.EPIPE)
     if msg.type == message.EVENT:
         payload = {"topic": msg.topic}
         if msg.payload_str is not None:
             payload["payload"] = msg.payload
-        ask(h, "event.publish", payload)
+        succeed(h, "event.publish", payload)
     elif msg.type == message.REQUEST:
         h.forward(msg)
     elif msg.type == message.RESPONSE:
@@ -144,25 +118,20 @@ def flux_send(h, msg, flags):
         raise failure(errno.EINVAL)
 
 
-@function("int flux_respond (flux_t *h, const flux_msg_t *request, const char *s)", null="s")
-def flux_respond(h, request, s):
-    h.kernel.respond(request, request.response(s), h.task)
-
-
-@function(
-    "int flux_respond_error (flux_t *h, const flux_msg_t *request, int errnum, const char *errstr)",
-    null="errstr",
-)
+@function
 def flux_respond_error(h, request, errnum, errstr):
+    """int flux_respond_error (flux_t *h, const flux_msg_t *request, int errnum, opt const char *errstr)"""
     answer = request.error_response(errnum, errstr or os.strerror(errnum))
     h.kernel.respond(request, answer, h.task)
 
 
-@function("int flux_event_subscribe (flux_t *h, const char *topic)")
-def flux_event_subscribe(h, topic):
-    ask(h, "event.subscribe", {"topic": topic})
-
-
-@function("int flux_event_unsubscribe (flux_t *h, const char *topic)")
-def flux_event_unsubscribe(h, topic):
-    ask(h, "event.unsubscribe", {"topic": topic})
+functions(
+    {
+        "int flux_respond (flux_t *h, const flux_msg_t *request, opt const char *s)":
+            lambda h, request, s: h.kernel.respond(request, request.response(s), h.task),
+        "int flux_event_subscribe (flux_t *h, const char *topic)":
+            lambda h, topic: succeed(h, "event.subscribe", {"topic": topic}),
+        "int flux_event_unsubscribe (flux_t *h, const char *topic)":
+            lambda h, topic: succeed(h, "event.unsubscribe", {"topic": topic}),
+    }
+)  # fmt: skip

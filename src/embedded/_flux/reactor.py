@@ -15,8 +15,9 @@ from flux_engine.kernel import watchers
 pointer_to("flux_watcher_t *", watchers.Watcher)
 
 
-@function("int flux_reactor_run (flux_reactor_t *r, int flags)")
+@function
 def flux_reactor_run(r, flags):
+    """int flux_reactor_run (flux_reactor_t *r, int flags)"""
     if _is_service(r):
         text = "reactor_run: the job manager's reactor is running already"
         raise OSError(errno.EDEADLK, text)
@@ -28,14 +29,16 @@ def _is_service(r):
     return getattr(r, "service", None) is not None
 
 
-@function("void flux_reactor_stop (flux_reactor_t *r)")
+@function
 def flux_reactor_stop(r):
+    """void flux_reactor_stop (flux_reactor_t *r)"""
     if not _is_service(r):
         r.reactor_stop(0)
 
 
-@function("void flux_reactor_stop_error (flux_reactor_t *r)")
+@function
 def flux_reactor_stop_error(r):
+    """void flux_reactor_stop_error (flux_reactor_t *r)"""
     if not _is_service(r):
         r.reactor_stop(-1)
         return
@@ -65,10 +68,9 @@ def _calling(r, cb, arg):
     return None if cb is None else call
 
 
-@function(
-    "flux_watcher_t *flux_timer_watcher_create (flux_reactor_t *r, double after, double repeat, flux_watcher_f cb, void *arg)"
-)
+@function
 def flux_timer_watcher_create(r, after, repeat, cb, arg):
+    """flux_watcher_t *flux_timer_watcher_create (flux_reactor_t *r, double after, double repeat, flux_watcher_f cb, void *arg)"""
     if after < 0 or repeat < 0:
         raise failure(errno.EINVAL)
     return watchers.TimerWatcher(r, _calling(r, cb, arg), after, repeat)
@@ -80,11 +82,10 @@ def _make_loop_watcher(kind):
 
 functions(
     {
-        f"flux_watcher_t *flux_{kind}_watcher_create (flux_reactor_t *r, flux_watcher_f cb, void *arg)":
+        f"flux_watcher_t *flux_{kind}_watcher_create (flux_reactor_t *r, flux_watcher_f cb, opt void *arg)":
             _make_loop_watcher(kind)
         for kind in ("prepare", "check", "idle")
-    },
-    null="arg",
+    }
 )  # fmt: skip
 
 
@@ -142,10 +143,9 @@ functions(
 pointer_to("flux_msg_handler_t *", watchers.MessageWatcher)
 
 
-@function(
-    "flux_msg_handler_t *flux_msg_handler_create (flux_t *h, struct flux_match match, flux_msg_handler_f cb, void *arg)"
-)
+@function
 def flux_msg_handler_create(h, match, cb, arg):
+    """flux_msg_handler_t *flux_msg_handler_create (flux_t *h, struct flux_match match, flux_msg_handler_f cb, void *arg)"""
     if cb is None:
         raise failure(errno.EINVAL)
     call = _calling(h, cb, arg)
