@@ -16,6 +16,7 @@ from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.site_policy.limits import LimitRule
 from flux.scheduler.site_policy.preemption import state, takers, under_way
 from flux.scheduler.testing import make_R
+from flux.scheduler.trial import Trial
 from flux.simulate.checking import Violation, check_eventlog, check_instance
 
 
@@ -313,14 +314,14 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
         return candidates
 
     monkeypatch.setattr(takers, "choose", choose_all)
-    monkeypatch.setattr(under_way, "needed", lambda victims, trial: set(victims))
+    monkeypatch.setattr(Trial, "needed", lambda self, victims: set(victims))
     found = run_preempting()
     assert found.startswith("Violation: job ") and "was ended for job" in found
 
 
 def test_a_job_that_is_ended_without_a_record_is_found(monkeypatch):
     """A planted defect: the record is not waited for, and never written."""
-    monkeypatch.setattr(state.Record, "store", lambda self, stored=lambda: None: stored())
+    monkeypatch.setattr(state.PreemptionState, "store", lambda self, stored=lambda: None: stored())
     found = run_preempting()
     assert found.startswith("Violation: job ") and "there is no record of it" in found
 
@@ -342,16 +343,16 @@ def run_borrowing():
 def test_a_job_that_is_not_ended_before_the_time_of_another_is_found(monkeypatch):
     """A planted defect: jobs that start in promised time are warned, and not ended."""
     ended = []
-    ordinary = under_way.PreemptionsUnderWay._end
+    ordinary = under_way.Preemption._end_victim
 
-    def end(self, preemption, victim):
-        ended.append((preemption.in_promise, victim))
-        ordinary(self, preemption, victim)
+    def end(self, victim):
+        ended.append((self.in_promise, victim))
+        ordinary(self, victim)
 
-    monkeypatch.setattr(under_way.PreemptionsUnderWay, "_end", end)
+    monkeypatch.setattr(under_way.Preemption, "_end_victim", end)
     assert run_borrowing() is None
     assert [in_promise for in_promise, _ in ended] == [True]
-    monkeypatch.setattr(under_way.PreemptionsUnderWay, "_end", lambda *args: None)
+    monkeypatch.setattr(under_way.Preemption, "_end_victim", lambda *args: None)
     found = run_borrowing()
     assert found.startswith("Violation: job ") and "was promised" in found
 

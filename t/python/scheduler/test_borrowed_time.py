@@ -41,12 +41,12 @@ def config(**more):
     return tables(standby={**BORROWING, **more})
 
 
-def record(instance):
-    return instance.scheduler._site_policy.rule(PreemptionRule)._record
+def active(instance):
+    return instance.scheduler._site_policy.rule(PreemptionRule)._active
 
 
 def borrowers(instance):
-    return [jobid for one in record(instance).in_promises() for jobid in one.held]
+    return [jobid for one in active(instance).values() if one.in_promise for jobid in one.held]
 
 
 def lend(instance, nodes=2, duration=50000):
@@ -82,7 +82,7 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     assert taker.state == "running" and taker.t_start <= when + 1
     assert stats(instance)["standby"]["victims"] == 1
     assert stats(instance)["standby"]["useless"] == 0
-    assert not record(instance).active
+    assert not active(instance)
     assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
 
 
@@ -202,7 +202,7 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
 def test_where_no_promise_is_kept_at_its_time_nobody_borrows(policy):
     instance = make(*policy, config=config())
     first, taker, job = lend(instance)
-    assert not record(instance).active
+    assert not active(instance)
     instance.advance(900)
     assert first.state == "running" and exceptions(job) == []
 
@@ -361,7 +361,7 @@ def test_a_job_that_its_rule_refuses_what_is_kept_for_it_waits_for_the_rule():
     assert borrower.note.startswith("preempted for ") and others.state == "inactive"
     assert taker.state == "pending" and "limit batch" in taker.reason_pending
     assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
-    assert not record(instance).active
+    assert not active(instance)
     assert standby(instance, **half).state == "running"
 
 
@@ -377,17 +377,17 @@ def test_a_job_that_a_pass_defers_when_its_time_has_come_has_ended_others_for_no
     instance.advance(100)
     assert taker.state == "pending" and "limit batch" in taker.reason_pending
     assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
-    assert not record(instance).active
+    assert not active(instance)
 
 
 def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
     instance = make("sched-backfill", "promise=unlimited", config=config())
     _, taker, _, other = lend_one_of_two(instance, runtime=700)
     instance.advance(396 + 30)
-    assert record(instance).active[taker.id].placeholders
+    assert active(instance)[taker.id].placeholders
     assert taker.state == other.state == "pending"
     instance.advance(40)
-    assert not record(instance).active[taker.id].placeholders
+    assert not active(instance)[taker.id].placeholders
     assert taker.state == "pending" and other.state == "running"
 
 
@@ -397,7 +397,7 @@ def test_a_borrower_that_cannot_be_ended_is_left_alone():
     refuse_to_end(instance, borrower)
     instance.advance(1100)
     assert borrower.state == "running" and taker.state == "pending"
-    assert not record(instance).active
+    assert not active(instance)
     assert "Operation not permitted" in "\n".join(instance.errors)
 
 
@@ -413,7 +413,7 @@ def test_less_time_than_to_the_promise_makes_it_a_job_like_others():
     instance = make(config=config())
     first, taker, borrower = lend(instance, duration=5000)
     borrower.set_expiration(instance.now() + 500)
-    assert not record(instance).active
+    assert not active(instance)
 
 
 def test_a_slow_clean_up_is_reckoned_with_the_next_time():
@@ -435,7 +435,7 @@ def test_who_was_promised_the_time_may_take_from_borrowers(policy):
     first.end()
     instance.advance(200)
     assert taker.state == "running" and borrower.result == "failed"
-    assert not record(instance).active
+    assert not active(instance)
     assert stats(instance)["standby"]["useless"] == 0
 
 

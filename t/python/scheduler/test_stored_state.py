@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from flux.scheduler.site_policy.preemption import state
+from flux.scheduler.site_policy.preemption.classes import read_class
+from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.testing import FakeInstance
 from flux.scheduler.testing.handle import FakeHandle
 
@@ -118,9 +120,12 @@ def test_preemptions_are_stored_as_by_the_version_before():
     host = SimpleNamespace(
         handle=FakeHandle(instance, "sched-fifo"),
         store=lambda key, text, stored: kept.append(text),
+        queue_names=None,
+        admission=SimpleNamespace(engage=lambda *args: None),
+        placeholders=None,
     )
-    record = state.Record(host)
-    record.load()
-    assert [one.in_promise for one in record.active.values()] == [False, True]
-    record.store()
+    rule = PreemptionRule(host, errors=None)
+    rule.configure({"low": read_class("low", {"queues": ["low"]})})
+    assert [one.in_promise for one in rule._active.values()] == [False, True]
+    rule._shared.store()
     assert json.loads(kept[0]) == json.loads(text)

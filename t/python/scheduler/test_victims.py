@@ -19,12 +19,12 @@ def candidate(jobid, rank, nodes, start):
     return Victim(jobid, "standby", nodes, start, 0, rank)
 
 
-class Rooms:
+class Rooms(Trial):
     """A trial in which the job needs so many nodes of one of several rooms."""
 
-    def __init__(self, rooms, needed):
+    def __init__(self, rooms, wanted):
         self.rooms = rooms  # job id -> (room, nodes)
-        self.needed = needed
+        self.wanted = wanted
         self.out = set()
         self.trials = 0
 
@@ -41,7 +41,7 @@ class Rooms:
         for jobid in self.out:
             room, nodes = self.rooms[jobid]
             free[room] = free.get(room, 0) + nodes
-        return any(nodes >= self.needed for nodes in free.values())
+        return any(nodes >= self.wanted for nodes in free.values())
 
 
 def plainly(candidates, trial):

@@ -5,7 +5,7 @@ plan and its pool."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Tuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
@@ -73,3 +73,15 @@ class Trial:
     def fits(self) -> bool:
         """Whether the job could start now."""
         return self.offer() is not None
+
+    def needed(self, jobids: Sequence[int]) -> set[int]:
+        """Return those of the jobs taken out without whose end the job would not fit, as it does
+        now: from the last to the first, each is put back if the job still fits."""
+        left = set(jobids)
+        for jobid in reversed(jobids):
+            self.put_back(jobid)
+            if self.fits():
+                left.discard(jobid)
+            else:
+                self.take_out(jobid)
+        return left

@@ -15,30 +15,39 @@ are no longer needed are spared and told so, and the rest are ended. The job the
 place, and only there: elsewhere it would not need them.
 
 Jobs of a class with ``into-promises`` may also start in time promised to jobs of a higher one
-(`lending`), which are their takers from then on. After a reload of the scheduler, preemptions
+(`loans`), which are their takers from then on. After a reload of the scheduler, preemptions
 continue from the record (`state`); without it no job is ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InsufficientResources
+from flux.resource.pool.masks import parse_idset
 from flux.scheduler.admission import GivingRule
+from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Steps, read
 from flux.scheduler.site_policy.preemption.classes import read_class
+from flux.scheduler.site_policy.preemption.loans import Loan, Loans
 from flux.scheduler.site_policy.preemption.state import (
-    Messenger,
+    ENDING,
+    KEY,
+    LENT,
+    VERSION,
+    WARNED,
     Part,
     PreemptionState,
+    Victim,
     Waiting,
     jobs_of_classes,
 )
 from flux.scheduler.site_policy.preemption.takers import Takers
-from flux.scheduler.site_policy.preemption.under_way import PreemptionsUnderWay
+from flux.scheduler.site_policy.preemption.under_way import Preemption
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:
@@ -49,7 +58,6 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionClass
-    from flux.scheduler.site_policy.preemption.state import Victim
     from flux.scheduler.site_policy.preemption.takers import Choice
 
 
@@ -72,14 +80,12 @@ class PreemptionRule(GivingRule, TableRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        state = PreemptionState(host, errors)
-        self.classes, self._waiting, self._running = state.classes, state.waiting, state.running
-        self._record, self._counts = state.record, state.counts
-        messenger = Messenger(state)
-        self._takers = takers = Takers(state, lambda *chosen: self._under_way.decide(*chosen))
-        self._under_way = PreemptionsUnderWay(state, self, messenger, takers)
-        self._lending = self._under_way.lending
-        self.answers = PreemptionAnswers(state, takers)  # answers queries
+        self._shared = shared = PreemptionState(host, errors, self)
+        self.classes, self._waiting, self._running = shared.classes, shared.waiting, shared.running
+        self._active, self._counts = shared.active, shared.counts
+        shared.takers = self._takers = Takers(shared)
+        shared.loans = self._loans = Loans(shared)
+        self.answers = PreemptionAnswers(shared)  # answers queries
         self._restored = False
 
     # -- the table ---------------------------------------------------------------------------------
@@ -99,17 +105,38 @@ class PreemptionRule(GivingRule, TableRule):
     def configure(self, entries: dict[str, Any]) -> None:
         if not self.loaded:
             try:
-                self._record.load()
+                read_stored(self.host.handle, KEY, self._load)
+            except OSError:
+                pass
             except ValueError as exc:
                 self.errors.report(f"preemptions under way are forgotten: {exc}")
         self.classes.entries = entries
-        self._under_way.engage()
+        self._shared.engage()
         if not entries:
-            for preemption in list(self._record.active.values()):
-                self._under_way.give_up(preemption, "the table was removed", "configuration")
+            for preemption in list(self._active.values()):
+                preemption.give_up("the table was removed", "configuration")
             self._waiting.clear()
             self._running.jobs.clear()
             self._running.of_classes.clear()
+
+    def _load(self, stored: Any) -> None:
+        """Read the record stored by the previous scheduler."""
+        check_version(stored, VERSION)
+        found: dict[int, Preemption] = {}
+        for one in stored["preemptions"]:
+            victims = {victim.jobid: victim for victim in map(Victim.from_dict, one["victims"])}
+            taker, ranks = int(one["taker"]), parse_idset(one["ranks"])
+            times = [float(one[key]) for key in ("decided", "deadline", "expected")]
+            whose = one["queue"], one["userid"]
+            found[taker] = Preemption(self._shared, taker, *whose, victims, ranks, *times)
+        for one in stored.get("borrowers", ()):
+            victim, taker, until = Victim.from_dict(one), int(one["taker"]), float(one["until"])
+            new = Loan(self._shared, taker, one["queue"], None, until, until)
+            new.state = WARNED if one["warned"] else LENT
+            loan = found.setdefault(taker, new)
+            if isinstance(loan, Loan):
+                loan.add(victim)
+        self._active.update(found)
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -117,9 +144,9 @@ class PreemptionRule(GivingRule, TableRule):
         terms = self.classes.terms(attributes)
         waiting = self._waiting.setdefault(job.jobid, Waiting(job, terms))
         waiting.terms = terms
-        preemption = self._record.active.get(job.jobid)
-        if preemption and preemption.request is None and not preemption.in_promise:
-            self._under_way.resume(preemption, waiting)
+        preemption = self._active.get(job.jobid)
+        if preemption and preemption.job is None and not preemption.in_promise:
+            preemption.resume(waiting)
         elif self.classes.may_take(terms):
             self._takers.search_soon()
 
@@ -133,72 +160,89 @@ class PreemptionRule(GivingRule, TableRule):
 
     def cancel(self, jobid: int) -> None:
         self._waiting.pop(jobid, None)
-        preemption = self._record.active.get(jobid)
+        preemption = self._active.get(jobid)
         if preemption is not None:
-            self._under_way.taker_is_gone(preemption)
+            preemption.taker_is_gone()
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        preemption, waiting = self._record.active.get(job.jobid), self._waiting.get(job.jobid)
-        alloc = None
-        if preemption is not None:
-            alloc = self._under_way.allocate(job, plan, preemption)
+        preemption, waiting = self._active.get(job.jobid), self._waiting.get(job.jobid)
+        alloc = None if preemption is None else preemption.allocate(job, plan)
         cls = None if waiting is None else waiting.terms.cls
         if alloc is None and waiting is not None and cls is not None and cls.into_promises:
             try:
                 alloc = plan.alloc(job.jobid, job.resource_request)
             except InsufficientResources:
-                alloc = self._lending.offer(job, waiting.terms, plan)
+                alloc = self._loans.offer(job, waiting.terms, plan)
         return alloc
 
     def why(self, job: PendingJob) -> str | None:
-        preemption = self._record.active.get(job.jobid)
+        preemption = self._active.get(job.jobid)
         return None if preemption is None else preemption.reason()
 
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        waited, active = self._waiting.pop(job.jobid, None), self._record.active
-        if job.jobid in active:
-            self._under_way.taker_starts(active[job.jobid])
+        waited, preemption = self._waiting.pop(job.jobid, None), self._active.get(job.jobid)
+        if preemption is not None:
+            preemption.taker_starts()
         if waited is None or waited.terms.cls is None:
             return None
-        lent = self._running.enter(job, waited.terms).gives_way_to
+        loan = self._running.enter(job, waited.terms).gives_way_to
         self._takers.search_soon()
-        if lent is None:
-            return None
-        return {"t_preempt": self._under_way.borrower_started(job.jobid, lent)}
+        return {"t_preempt": loan.borrower_started(job.jobid)} if isinstance(loan, Loan) else None
 
     def hello(self, job: RunningJob) -> None:
         self._running.hello(job, self.classes.terms(job.attributes))
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
-        if final and not self._running.jobs and not self._record.active:
+        active = self._active
+        if final and not self._running.jobs and not active:
             return
         running = self._running.remove(jobid) if final else self._running.ends(jobid)
-        if self._record.active:
-            self._under_way.freed(running, final)
+        preemption = None if running is None else running.gives_way_to
+        if preemption is not None:
+            preemption.freed(jobid, final)
+        for one in list(active.values()):
+            if one is not preemption:
+                one.keep_if_free()
+        for one in list(active.values()):
+            one.try_to_start()
+        if preemption is not None:
+            preemption.retry_start()
         self._takers.search_soon()
 
     def extended(self, jobid: int, expiration: float) -> None:
-        self._under_way.extended(jobid, expiration)
+        running = self._running.jobs.get(jobid)
+        if running is not None and running.gives_way_to is not None:
+            running.gives_way_to.extended(jobid, expiration or inf)
 
     # -- the start, resources and plans ------------------------------------------------------------
 
     def ready(self) -> None:
+        current = list(self._active.values())
         if self._restored:
-            for preemption in self._record.active.values():
+            for preemption in current:
                 if not preemption.in_promise:
-                    self._under_way.defer_taker(preemption)  # it is among the pending jobs again
+                    preemption.defer_taker()  # it is among the pending jobs again
         else:
             self._restored = True
-            if self._record.active:
-                when = self.host.now() + COME_BACK_S
-                self.host.call_at(when, self._under_way.drop_missing)
-            self._under_way.restore()
+            if current:
+                self.host.call_at(self.host.now() + COME_BACK_S, self._drop_missing)
+            for preemption in current:
+                preemption.restore()
+            self._shared.engage()
         self._takers.search_soon()
 
+    def _drop_missing(self) -> None:
+        """End the preemptions whose takers have not come back."""
+        for preemption in list(self._active.values()):
+            is_kept = preemption.in_promise and preemption.state == ENDING
+            if preemption.job is None and not is_kept:
+                preemption.taker_is_gone()
+
     def ranks_changed(self, lost: bool) -> None:
-        self._under_way.ranks_changed()
+        for preemption in list(self._active.values()):
+            preemption.ranks_changed()
         self._takers.search_soon()
 
     def enter_projection(self) -> None:
@@ -217,21 +261,18 @@ class PreemptionRule(GivingRule, TableRule):
 class PreemptionAnswers(Part):
     """Answers queries about preemption."""
 
-    def __init__(self, state: PreemptionState, takers: Takers) -> None:
-        super().__init__(state)
-        self._takers = takers
-
     def _choice(self, job: PendingJob) -> Choice | None:
-        one, under_way = self._waiting.get(job.jobid), self._record.active.get(job.jobid)
+        one, under_way = self._waiting.get(job.jobid), self._active.get(job.jobid)
         if one is None or (under_way is not None and not under_way.is_lent):
             return None
-        return self._takers.choice(one)
+        choice: Choice = self._shared.takers.choice(one)
+        return choice
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return ``preemption``, the victims whose end would let a job start: ``jobs``,
         ``node_hours`` and ``text``; and ``borrowers`` of time promised to it: ``jobs``, ``end``
         (when the first is ended) and ``text``. None if there are none."""
-        choice, lent = self._choice(job), self._record.active.get(job.jobid)
+        choice, lent = self._choice(job), self._active.get(job.jobid)
         found: dict[str, Any] = {"preemption": None, "borrowers": None}
         if choice is not None and choice.reason is None:
             hours, jobs = choice.node_hours, len(choice.victims)
@@ -246,8 +287,10 @@ class PreemptionAnswers(Part):
         """Return the expected ends of the jobs that are warned or being ended, seconds since the
         epoch: their resources are planned to be in use for longer. Not those in promised time."""
         return {
-            jobid: min(self._own_end(jobid), one.expected if jobid in one.ended else one.deadline)
-            for one in self._record.active.values()
+            jobid: min(
+                self._running.own_end(jobid), one.expected if jobid in one.ended else one.deadline
+            )
+            for one in self._active.values()
             if not one.in_promise
             for jobid in one.held
         }
@@ -279,7 +322,7 @@ class PreemptionAnswers(Part):
             raise ValueError("there is no table [preemption] in the configuration")
         yield
         now = self._host.now()
-        under_way = self._record.active.get(jobid)
+        under_way = self._active.get(jobid)
         victims: Iterable[Victim] = ()
         reason: str | None = "it is not known here"
         text = ""
@@ -313,7 +356,7 @@ class PreemptionAnswers(Part):
         now = self._host.now()
         shown = []
         borrowers = []
-        for one in list(self._record.active.values()):
+        for one in list(self._active.values()):
             job = self._host.pending(one.taker)
             owner = one.userid if job is None else job.userid
             taker, victims = caller.name(one.taker, owner), one.victims.values()

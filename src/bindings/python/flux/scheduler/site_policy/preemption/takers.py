@@ -16,18 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import ask_job_attributes, counted, name_of
 from flux.scheduler.site_policy.preemption.classes import NEITHER
 from flux.scheduler.site_policy.preemption.state import (
+    SEARCH_INTERVAL_S,
     TOO_LATE,
     Part,
     Victim,
     has_ended,
     jobs_of_classes,
 )
+from flux.scheduler.site_policy.preemption.under_way import Preemption
 from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
@@ -61,7 +64,7 @@ def choose(ordered: Sequence[Victim], trial: Trial) -> list[Victim] | None:
         for one in more:
             trial.take_out(one.jobid)
         out += len(more)
-    left = needed([one.jobid for one in ordered[:out]], trial)
+    left = trial.needed([one.jobid for one in ordered[:out]])
     spared = [one.jobid for one in ordered[:out] if one.jobid not in left]
     while spared and not trial.fits():
         # Trials may move promises to other ranks, where a spared job is in the way now.
@@ -69,23 +72,6 @@ def choose(ordered: Sequence[Victim], trial: Trial) -> list[Victim] | None:
         trial.take_out(spared.pop(0))
     return [one for one in ordered[:out] if one.jobid in left]
 
-
-def needed(jobids: Sequence[int], trial: Trial) -> set[int]:
-    """Return the needed ones of the jobs taken out of a trial, in which the job fits: from the last
-    to the first, each is put back if the job still fits."""
-    left = set(jobids)
-    for jobid in reversed(jobids):
-        trial.put_back(jobid)
-        if trial.fits():
-            left.discard(jobid)
-        else:
-            trial.take_out(jobid)
-    return left
-
-
-#: Seconds between searches: each covers all events since the last, after the pass that may start
-#: jobs without ending others.
-SEARCH_INTERVAL_S = 1.0
 
 #: Maximum number of jobs with different requests considered per search; each costs a copy of the
 #: pool. They are spread over the interval, so that a pass follows the decision on each before the
@@ -116,12 +102,10 @@ class Choice(NamedTuple):
 
 
 class Takers(Part):
-    """Finds the pending jobs that may preempt others, and their victims. `decide`: called with a
-    `Waiting` job and its `Choice`, whose victims are known to run."""
+    """Finds the pending jobs that may preempt others, and their victims."""
 
-    def __init__(self, state: PreemptionState, decide: Callable[[Waiting, Choice], None]) -> None:
-        super().__init__(state)
-        self._decide = decide
+    def __init__(self, shared: PreemptionState) -> None:
+        super().__init__(shared)
         self._timer: Timer | None = None
         self._searched_at = -inf
         #: id of a job -> argument of `consider`, while the job manager is asked about its victims
@@ -181,7 +165,7 @@ class Takers(Part):
 
     def _is_free_to_take(self, one: Waiting) -> bool:
         jobid = one.job.jobid
-        under_way = self._record.active.get(jobid)
+        under_way = self._active.get(jobid)
         return (
             self._classes.may_take(one.terms)
             and (under_way is None or under_way.is_lent)
@@ -206,7 +190,19 @@ class Takers(Part):
         wanted = dict.fromkeys([*(victim.jobid for victim in choice.victims), *choice.others])
         unknown = [victim for victim in wanted if victim not in alive]
         if not unknown:
-            self._decide(one, choice)
+            deadline = now + self._classes.grace(victim.cls for victim in choice.victims)
+            preemption = Preemption(
+                self._shared,
+                jobid,
+                one.terms.queue,
+                one.job.userid,
+                {victim.jobid: victim for victim in choice.victims},
+                selected_ranks(choice.place[0]),
+                now,
+                deadline,
+                deadline + self._running.clean_up(),
+            )
+            preemption.begin(one, choice.place, choice.text())
             return
 
         def told(found: dict[int, dict[str, Any] | None]) -> None:
@@ -221,7 +217,9 @@ class Takers(Part):
                     self._running.ends(victim)
                 else:
                     known |= {victim}
-            self._errors.guard(f"preemption for {name_of(jobid)}", self.consider, jobid, known)
+            self._shared.errors.guard(
+                f"preemption for {name_of(jobid)}", self.consider, jobid, known
+            )
 
         self._asked[jobid] = alive
         ask_job_attributes(self._host.handle, unknown, ("eventlog",), self._host.log, told)

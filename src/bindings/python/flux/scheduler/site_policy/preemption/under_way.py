@@ -1,141 +1,280 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The current preemptions, from the decision to the start of the taker, the job for which victims
-end.
+"""A current preemption, from the decision to the start of the taker, the job for which victims end.
 
 The free part of the taker's *place* is kept for it, and more as victims free theirs, until it starts
 there. Others may use the rest of the same ranks.
 
-In promised time the taker's promise keeps its resources; only those freed by victims are its place,
-and no others are chosen if it cannot start on them.
+No code here waits for an answer: the job manager may itself wait for the scheduler, and then
+neither would go on.
 """
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Collection
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.masks import idset_text
 from flux.scheduler.admission import Deferral, JobDeferred
+from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import name_of
-from flux.scheduler.site_policy.preemption.kept import KeptPlaces
-from flux.scheduler.site_policy.preemption.lending import Lending
 from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
     ENDING,
+    EXCEPTION,
     LENT,
     OVER,
+    SEARCH_INTERVAL_S,
     TOO_LATE,
     WARNED,
     Part,
-    Preemption,
     as_end,
+    jobs_of_classes,
 )
-from flux.scheduler.site_policy.preemption.takers import SEARCH_INTERVAL_S, needed
+from flux.scheduler.times import duration_text
 from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission import AdmissionRule
+    from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.state import (
-        Messenger,
-        PreemptionState,
-        Running,
-        Victim,
-        Waiting,
-    )
-    from flux.scheduler.site_policy.preemption.takers import Choice, Takers
+    from flux.scheduler.site_policy.preemption.state import PreemptionState, Victim, Waiting
+    from flux.scheduler.trial import Place
 
-#: Seconds after the promised time for which an ended borrower's resources are kept, while the job
-#: that it was ended for waits for jobs that outlived their limits.
-KEPT_S = 60.0
-
-#: Seconds after the promised time in which the job starts on its own ranks only: of several jobs
-#: that end at that time, the one whose message arrives first may leave room on other ranks.
-OWN_RANKS_ONLY_S = 0.5
+#: Errors for a job that has already ended.
+NOT_THERE = (errno.ENOENT, errno.EINVAL)
 
 
-class PreemptionsUnderWay(Part):
-    """Ends victims for takers, keeps the freed resources for the latter, and follows the promises of
-    jobs with borrowers.
+class Preemption(Part):
+    """Running jobs that end for a pending one, the taker.
+
+    They end after a grace; the taker has no promise, and its place is kept for it by placeholders.
+    `Loan` is the other kind. Times are in seconds since the epoch.
 
     Attributes:
-        lending (Lending): starts jobs in promised time
+        taker (int): id of the job that is to start
+        queue (str): the taker's queue, or None
+        userid (int): the taker's user, or None
+        victims (dict): id -> `Victim`, a job that gives way
+        ranks (int): mask of the ranks on which the taker starts
+        decided, deadline (float): when the victims were chosen, and when they are to be ended
+        expected (float): expected start of the taker
+        job (PendingJob): the taker; None: it has not come back after a reload
+        places (list): its place; empty: unknown
+        placeholders (list): ids of allocations of the free parts of its place
+        state (str): `DECIDED`, `WARNED`, `ENDING` or `OVER`
+        held (set): ids of the victims that still hold resources
+        ended (set): ids of those ended by an exception of severity 0
     """
 
+    in_promise = False  # whether it is a `Loan`
+
     def __init__(
-        self, state: PreemptionState, rule: AdmissionRule, messenger: Messenger, takers: Takers
+        self,
+        shared: PreemptionState,
+        taker: int,
+        queue: str | None,
+        userid: int | None,
+        victims: dict[int, Victim],
+        ranks: int,
+        decided: float,
+        deadline: float,
+        expected: float,
     ) -> None:
-        super().__init__(state)
-        self._rule, self._messenger, self._takers = rule, messenger, takers
-        self._kept = KeptPlaces(state)
-        self.lending = Lending(state)
-        #: whether a job is being started regardless of its place in the queue
+        super().__init__(shared)
+        self.taker, self.queue, self.userid = taker, queue, userid
+        self.victims, self.ranks = victims, ranks
+        self.decided, self.deadline, self.expected = decided, deadline, expected
+        self.job: PendingJob | None = None
+        self.places: list[Place] = []
+        self.placeholders: list[int] = []
+        self.state = DECIDED
+        self.held, self.ended = set(victims), set[int]()
+        self._timer: Timer | None = None  # for the next step, or for the taker's start
+        #: whether the taker is being started regardless of its place in the queue
         self._out_of_turn = False
 
-    def engage(self) -> None:
-        """Have promises stay while there are borrowers, or jobs that borrowers were ended for; and
-        have `GivingRule.allocate` called while preemptions or classes need it."""
-        active = self._record.active
-        self._host.admission.pins = self if self._record.in_promises() else None
-        lends = any(cls.into_promises for cls in self._classes.entries.values())
-        self._host.admission.engage(self._rule, True, lends or bool(active))
+    @property
+    def is_lent(self) -> bool:
+        """Whether its victims run in promised time, and none was ended."""
+        return self.in_promise and self.state in (LENT, WARNED)
 
-    # -- deciding ----------------------------------------------------------------------------------
+    def enter_record(self, record: dict[str, Any]) -> None:
+        """Add it to the stored record."""
+        kept = ("queue", "userid", "decided", "deadline", "expected", "taker")
+        stored: dict[str, Any] = {key: getattr(self, key) for key in kept}
+        stored["ranks"] = idset_text(self.ranks)
+        stored["victims"] = [one.to_dict() for one in self.victims.values()]
+        record["preemptions"].append(stored)
 
-    def decide(self, one: Waiting, choice: Choice) -> None:
-        """Begin a preemption of the chosen victims."""
-        host, now, job = self._host, self._host.now(), one.job
-        deadline = now + self._classes.grace(one.cls for one in choice.victims)
-        preemption = Preemption(
-            job.jobid,
-            one.terms.queue,
-            job.userid,
-            {victim.jobid: victim for victim in choice.victims},
-            selected_ranks(choice.place[0]),
-            now,
-            deadline,
-            deadline + self._running.clean_up(),
-            request=job.resource_request,
-            places=[choice.place],
+    def reason(self) -> Reason | None:
+        """Return why the taker waits, in a sentence; None if it waits for its promised time."""
+        classes = jobs_of_classes(self.victims.values())
+        if self.state == ENDING and not self.held:
+            return Reason(
+                f"{classes} ended for it; waits for what others hold there",
+                "waits for resources that are given back",
+            )
+        if self.state == ENDING:
+            return Reason(f"waits for {classes} to end", "waits for resources that are given back")
+        when = _clock(self.deadline)
+        end = "ends" if len(self.victims) == 1 else "end"
+        return Reason(
+            f"{classes} {end} for it at {when}", f"resources are given back for it at {when}"
         )
-        lent = self._record.active.get(job.jobid)
-        if self._kept.delays_others(preemption, lent):
+
+    # -- its beginning -----------------------------------------------------------------------------
+
+    def begin(self, one: Waiting, place: Place, text: str) -> None:
+        """Record it, unless a present promise would break if the victims did not end. `place`: the
+        resources that `one` would get; `text`: describes the victims."""
+        host, job = self._host, one.job
+        self.job, self.places = job, [place]
+        lent = self._active.get(job.jobid)
+        if self._delays_others(lent):
             return
         one.tries += 1
         if lent is not None:
-            self.end(lent, "the job of that time starts earlier")
-        self.enter(preemption)
+            lent.end("the job of that time starts earlier")
+        self.enter()
         plan = host.planning.current()
         if plan is not None:
             plan.stale()  # promises on ranks kept from now on move, as in the trial, before a job starts
         # From now on the plan has another time for this job.
-        self.defer_taker(preemption)
-        names = ", ".join(name_of(victim.jobid) for victim in choice.victims)
-        host.log.info(f"preemption: {job.name} is to start by ending {names}: {choice.text()}")
-        self._record.store(lambda: self._recorded(preemption))
+        self.defer_taker()
+        names = ", ".join(map(name_of, self.victims))
+        host.log.info(f"preemption: {job.name} is to start by ending {names}: {text}")
+        self._shared.store(self._recorded)
         host.look_again()
 
-    def enter(self, preemption: Preemption) -> None:
-        """Enter a preemption into the record."""
-        self._record.active[preemption.taker] = preemption
-        self.engage()
-        pool = self._host.resources
-        for jobid in preemption.held:
-            self._running.jobs[jobid].gives_way_to = preemption
-            if preemption.in_promise or preemption.request is not None:
-                end = self._kept.planned_end(preemption, self._own_end(jobid))
+    def enter(self) -> None:
+        """Make it one of the current preemptions."""
+        self._active[self.taker] = self
+        self._shared.engage()
+        for jobid in self.held:
+            self._running.jobs[jobid].gives_way_to = self
+            if self.in_promise or self.job is not None:
+                end = self._planned_end(self._running.own_end(jobid))
+                self._host.resources.update_expiration(jobid, end)
+        self.keep()
+
+    # -- the place of the taker --------------------------------------------------------------------
+
+    @property
+    def keeps_ranks(self) -> bool:
+        """Whether all that is free on its ranks is kept for the taker, not only its place: this is
+        unknown, after a reload, or the taker shares ranks only with some jobs, so that others stay
+        off them."""
+        request = self.job and self.job.resource_request
+        return getattr(request, "claimant", None) is not None or not self.places
+
+    def _end_of_taker(self, now: float) -> float:
+        """Return the end of the taker; infinite: unknown."""
+        length = 0.0 if self.job is None else getattr(self.job.resource_request, "duration", 0.0)
+        # It may start later than expected: a clean-up or a reload of the scheduler takes time.
+        return max(self.expected, now) + length if length > 0 else inf
+
+    def _planned_end(self, end: float) -> float:
+        """Return the planned end of a victim, from its own `end` (infinite: none); 0: none.
+
+        If promises are made, they must hold whether the victim ends or not: its resources are in
+        use until the later of its own end and the taker's. In strict order there are no promises,
+        and the estimate of the taker's start must be right.
+        """
+        if not self._host.decision.looks_past_heads:
+            return min(end, self.expected)
+        return as_end(max(end, self._end_of_taker(self._host.now())))
+
+    def _kept_until(self) -> float:
+        """Return the planned end of the free resources kept for the taker; 0: none."""
+        now = self._host.now()
+        if not self._host.decision.looks_past_heads or self.job is None:
+            return max(self.expected, now + 1.0)
+        return as_end(max(self._end_of_taker(now), now + 1.0))
+
+    def _hold(self) -> list[int]:
+        """Allocate the free part of the taker's place to placeholders. Return their ids."""
+        until, hold = self._kept_until(), self._host.placeholders.hold_free
+        if self.keeps_ranks:
+            return hold(self.ranks, until)
+        places = (selection for selection, _ in self.places)
+        return [jobid for place in places for jobid in hold(self.ranks, until, place)]
+
+    def keep(self) -> None:
+        """Keep the free part of the taker's place for it."""
+        self._host.placeholders.free(self.placeholders)
+        self.placeholders = self._hold()
+        if not self.in_promise and self._host.now() > self.expected:
+            self._host.planning.check_promises()  # the taker will end later than planned
+
+    def keep_if_free(self) -> None:
+        """Keep what others have freed on the taker's ranks, unless that breaks a promise."""
+        if self.keeps_ranks and not self._breaks_a_promise():
+            self.keep()
+
+    def _delays_others(self, lent: Any) -> bool:
+        """Whether a present promise would break if the victims did not end. `lent`: the taker's
+        `Loan`, which would be over, or None."""
+        ends, rests = dict[int, float](), list[int]()
+        if lent is not None:
+            ends = {jobid: as_end(self._running.own_end(jobid)) for jobid in lent.held}
+            rests = list(lent.rests.values())
+        ends |= {jobid: self._planned_end(self._running.own_end(jobid)) for jobid in self.held}
+        return self._breaks_a_promise(ends, [self.taker, *rests])
+
+    def _breaks_a_promise(
+        self, ends: dict[int, float] | None = None, without: Collection[int] = ()
+    ) -> bool:
+        """Whether a present promise would break if the free part of the taker's place was kept for
+        it; arguments are those of `_would_break`."""
+        plan = self._host.planning.current()
+        if plan is None or not self._host.decision.looks_past_heads:
+            return False
+        return self._would_break(plan, ends or {}, without, self._hold)
+
+    def _would_break(
+        self,
+        plan: Plan,
+        ends: dict[int, float],
+        without: Collection[int],
+        hold: Callable[[], list[int]] = list,
+        unpinned: Collection[int] = (),
+    ) -> bool:
+        """Whether a promise that can be kept now would break in a trial, which is undone.
+
+        Args:
+            ends: id of a running job -> its end in the pool
+            without: ids of the promises that do not count
+            hold: also makes placeholders, and returns their ids
+            unpinned: ids of the promises that may move to other ranks
+        """
+        pool, held = self._host.resources, list[int]()
+        before = {jobid: pool.job_end(jobid) for jobid in ends}
+
+        def change() -> None:
+            for jobid, end in ends.items():
                 pool.update_expiration(jobid, end)
-        self._kept.keep(preemption)
+            held.extend(hold())
+            for jobid in unpinned:
+                plan.pin(jobid, stays=False)
 
-    # -- the place of a taker ----------------------------------------------------------------------
+        def undo() -> None:
+            for jobid in unpinned:
+                plan.pin(jobid)
+            self._host.placeholders.free(held)
+            for jobid, end in before.items():
+                pool.update_expiration(jobid, end)
 
-    def _choose_place(self, preemption: Preemption, at_deadline: bool = False) -> bool:
-        """Choose the place of a taker again, on its ranks: among what is kept for it, what victims
+        return plan.would_break(change, undo, without)
+
+    def _choose_place(self, at_deadline: bool = False) -> bool:
+        """Choose the place of the taker again, on its ranks: among what is kept for it, what victims
         hold and, unless one of these was ended, what is free there. Return False if it does not
         fit.
 
@@ -143,416 +282,278 @@ class PreemptionsUnderWay(Part):
             at_deadline: spare victims that need not end then, since others have made room; and give
                 up if a rule would keep the taker from starting there
         """
-        host, plan, before = self._host, self._host.planning.current(), preemption.places
-        job = host.pending(preemption.taker)
+        host, plan, before, job = self._host, self._host.planning.current(), self.places, self.job
         assert plan is not None and job is not None, "the pool can plan, and the job is pending"
-        victims = [jobid for jobid in preemption.victims if jobid in preemption.held]
-        there = preemption.request.on_ranks(preemption.ranks)
+        victims = [jobid for jobid in self.victims if jobid in self.held]
+        there = job.resource_request.on_ranks(self.ranks)
         trial = Trial(plan, there, yielding=plan.promises())
-        if preemption.ended and victims:
-            until = self._kept.until(preemption)
-            self._placeholders.hold_free(preemption.ranks, until, pool=trial.pool)
-        for jobid in (*preemption.placeholders, *victims):
+        if self.ended and victims:
+            host.placeholders.hold_free(self.ranks, self._kept_until(), pool=trial.pool)
+        for jobid in (*self.placeholders, *victims):
             trial.take_out(jobid)
         if not trial.fits():
             return False
-        left = needed(victims, trial) if at_deadline else set(victims)
+        left = trial.needed(victims) if at_deadline else set(victims)
         offer = trial.offer(partial(host.admission.second_look, job))
         if offer is None:
             return False
-        preemption.places = [offer[0]]
+        self.places = [offer[0]]
         if at_deadline and offer[1] is not None:
-            self.give_up(preemption, offer[1].deferral.text, "rule")
+            self.give_up(offer[1].deferral.text, "rule")
             return True  # given up for that reason
-        if self._kept.breaks_a_promise(preemption):
-            preemption.places = before
+        if self._breaks_a_promise():
+            self.places = before
             return bool(before)
-        spared = [jobid for jobid in victims if jobid not in left]
-        self.let_run(preemption, spared, "others have made room")
-        self._kept.keep(preemption)
+        self.let_run([jobid for jobid in victims if jobid not in left], "others have made room")
+        self.keep()
         plan.stale()
         return True
 
-    def freed(self, running: Running | None, final: bool) -> None:
-        """Keep what a running job has freed for the victim's taker; called before any job is
-        examined."""
-        preemption = None if running is None else running.gives_way_to
-        if running is not None and preemption is not None:
-            jobid = running.jobid
-            if final:
-                preemption.held.discard(jobid)
-                self.lending.drop_rest(preemption, jobid)
-                if jobid in preemption.ended:
-                    self._running.was_cleaned_up(preemption.deadline)
-                elif preemption.in_promise:
-                    self.let_run(preemption, [jobid], "")
-            if preemption.state != OVER:
-                self._kept.keep(preemption)
-        for one in list(self._record.active.values()):
-            if one.keeps_ranks and one is not preemption and not self._kept.breaks_a_promise(one):
-                self._kept.keep(one)
-        for one in list(self._record.active.values()):
-            self._try_to_start(one)
-        if preemption is not None:
-            self._retry_start(preemption)
-
-    def _retry_start(self, preemption: Preemption) -> None:
-        """Try at intervals to start a taker that did not start when its last victim had ended, also
-        elsewhere on its ranks: the release of resources that no job holds, such as a reservation's,
-        is not reported. In promised time, keep the resources for it only until its other ones
-        should have become free."""
-        if preemption.state != ENDING:
+    def _place_again(self) -> None:
+        """Choose the taker's place again, as after a reload, and try to start it; or victims, if a
+        node kept for it is down."""
+        if self.state == OVER or self.job is None:
             return
-        if preemption.in_promise:
-            when, step = self._kept.until(preemption) + KEPT_S, self._let_go
-        elif not preemption.held:
-            when, step = self._host.now() + SEARCH_INTERVAL_S, self._place_again
-        else:
+        if self.ranks & ~self._host.resources.eligible_ranks(self.job.resource_request):
+            self._choose_anew("a node kept for it went down", "node")
             return
-        self._set_timer(preemption, when, step)
+        self._choose_place()
+        self.try_to_start()
+        self.retry_start()
 
-    def _let_go(self, preemption: Preemption) -> None:
-        """Keep no resources for a promised job any more; a deferred one will not start there."""
-        if preemption.taker in self._host.admission.deferred:
-            self.give_up(preemption, "a rule keeps it from starting", "rule")
-        else:
-            self._kept.let_go(preemption)
+    # -- running jobs ------------------------------------------------------------------------------
 
-    def _set_timer(
-        self, preemption: Preemption, when: float, step: Callable[[Preemption], None]
-    ) -> None:
-        if preemption.timer is not None:
-            preemption.timer.cancel()
-        when = max(when, self._host.now())
-        preemption.timer = self._host.call_at(when, lambda: step(preemption))
+    def freed(self, jobid: int, final: bool) -> None:
+        """Keep what a victim has freed for the taker; called before any job is examined."""
+        if final:
+            self.held.discard(jobid)
+            if jobid in self.ended:
+                self._running.was_cleaned_up(self.deadline)
+        if self.state != OVER:
+            self.keep()
 
-    def extended(self, jobid: int, expiration: float) -> None:
-        """Set the new end of a running job (seconds since the epoch; 0: none): that of a victim in
-        the pool remains the planned one."""
-        running = self._running.jobs.get(jobid)
-        preemption = None if running is None else running.gives_way_to
-        if preemption is None:
-            return
-        end = expiration or inf
-        if preemption.is_lent and end <= preemption.expected:
-            self.let_run(preemption, [jobid], "it ends before that")
-        else:
-            self._host.resources.update_expiration(jobid, self._kept.planned_end(preemption, end))
+    def extended(self, jobid: int, end: float) -> None:
+        """Note the new end of a victim (infinite: none): in the pool its end remains the planned
+        one."""
+        self._host.resources.update_expiration(jobid, self._planned_end(end))
 
     def ranks_changed(self) -> None:
-        """Update all preemptions after ranks came up or went down."""
-        for preemption in list(self._record.active.values()):
-            if preemption.in_promise:
-                self._kept.keep(preemption)
-                self._try_to_start(preemption)
-            elif preemption.request is not None:
-                self._place_again(preemption)
+        """Called when ranks came up or went down."""
+        self._place_again()
+
+    def _set_timer(self, when: float, step: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._host.call_at(max(when, self._host.now()), step)
 
     # -- warning and ending ------------------------------------------------------------------------
 
-    def await_step(self, preemption: Preemption) -> None:
-        """Schedule the warning of victims in promised time, or the end of warned ones."""
-        is_lent = preemption.state == LENT
-        if preemption.request is None or not (is_lent or preemption.state == WARNED):
-            return
-        if preemption.in_promise:
-            preemption.deadline = preemption.expected - self._running.kill_time()
-        when = preemption.deadline - (self._grace(preemption) if is_lent else 0.0)
-        self._set_timer(preemption, when, self._warn if is_lent else self._end_victims)
+    def await_step(self) -> None:
+        """Schedule the end of warned victims."""
+        if self.job is not None and self.state == WARNED:
+            self._set_timer(self.deadline, self._end_victims)
 
-    def _grace(self, preemption: Preemption) -> float:
-        return self._classes.grace(one.cls for one in preemption.victims.values())
-
-    def _warn(self, preemption: Preemption) -> None:
-        """Warn victims in promised time, once that is recorded."""
-        if self._is_still_wanted(preemption):
-            preemption.state = DECIDED
-            self._record.store(lambda: self._recorded(preemption))
-
-    def _recorded(self, preemption: Preemption) -> None:
+    def _recorded(self) -> None:
         """Warn the victims: the record is stored."""
-        if preemption.state != DECIDED:
+        if self.state != DECIDED:
             return
         now = self._host.now()
-        grace = self._grace(preemption)
-        is_late = not preemption.in_promise and now - preemption.decided > SEARCH_INTERVAL_S
-        if is_late and grace > 0:
+        grace = self._classes.grace(one.cls for one in self.victims.values())
+        if not self.in_promise and now - self.decided > SEARCH_INTERVAL_S and grace > 0:
             # Storing took a while, and victims must get their full grace.
-            preemption.expected += now - preemption.decided
-            preemption.decided, preemption.deadline = now, now + grace
-            self._record.store(lambda: self._recorded(preemption))
+            self.expected += now - self.decided
+            self.decided, self.deadline = now, now + grace
+            self._shared.store(self._recorded)
             return
-        preemption.state = WARNED
-        self.await_step(preemption)
-        if preemption.deadline > now:
-            for jobid in sorted(preemption.held):
-                self._messenger.warn(preemption.victims[jobid], preemption)
+        self.state = WARNED
+        self.await_step()
+        if self.deadline > now:
+            for jobid in sorted(self.held):
+                self._warn_victim(self.victims[jobid])
 
-    def _end_victims(self, preemption: Preemption) -> None:
+    def _end_victims(self) -> None:
         """End the victims: the grace is over."""
-        if self._is_still_wanted(preemption):
-            preemption.state = ENDING
-            for jobid in sorted(preemption.held - preemption.ended):
-                self._end(preemption, preemption.victims[jobid])
+        if self._is_still_wanted():
+            self.state = ENDING
+            for jobid in sorted(self.held - self.ended):
+                self._end_victim(self.victims[jobid])
 
-    def _is_still_wanted(self, preemption: Preemption) -> bool:
+    def _is_still_wanted(self) -> bool:
         """Whether some victims must still end for the taker; others are spared. If none must, the
         preemption is over."""
-        job = self._host.pending(preemption.taker)
+        job = self.job
         assert job is not None, "its preemption ends with it"
-        objection = TOO_LATE if preemption.expected >= job.latest else self._objection(job)
+        objection = TOO_LATE if self.expected >= job.latest else self._objection(job)
         if objection is not None:
-            self.give_up(preemption, objection, "rule")
-        elif preemption.in_promise:
-            self.let_run(preemption, self.lending.not_needed(preemption), "others have made room")
+            self.give_up(objection, "rule")
         else:
-            # Resources may have been freed without a notice to this rule, for example when a node
-            # came up.
-            self._try_to_start(preemption)
-            if preemption.state != OVER and not self._choose_place(preemption, at_deadline=True):
-                self._choose_anew(preemption, "it would not fit there any more", "node")
-            if preemption.state != OVER and not preemption.held:
-                self._choose_anew(
-                    preemption, "nobody has to end for it, and it does not start", "node"
-                )
-        return preemption.state != OVER
+            self._spare_unneeded()
+        return self.state != OVER
 
-    def let_run(self, preemption: Preemption, jobids: Collection[int], why: str) -> None:
+    def _spare_unneeded(self) -> None:
+        # Resources may have been freed without a notice to this rule, for example when a node came up.
+        self.try_to_start()
+        if self.state != OVER and not self._choose_place(at_deadline=True):
+            self._choose_anew("it would not fit there any more", "node")
+        if self.state != OVER and not self.held:
+            self._choose_anew("nobody has to end for it, and it does not start", "node")
+
+    def let_run(self, jobids: Collection[int], why: str) -> None:
         """Let some victims run to their own ends: they need not end for the taker, or have
         ended."""
         for jobid in jobids:
-            self._restore_end(preemption, jobid)
-            if preemption.state in (WARNED, ENDING) and jobid in preemption.held:
-                self._messenger.spare(jobid, why)
-            preemption.held.discard(jobid)
-            del preemption.victims[jobid]
-        if preemption.in_promise and not preemption.victims:
-            self.end(preemption, why)
+            self._restore_end(jobid)
+            if self.state in (WARNED, ENDING) and jobid in self.held:
+                self._spare_victim(jobid, why)
+            self.held.discard(jobid)
+            del self.victims[jobid]
+        if self.in_promise and not self.victims:
+            self.end(why)
         elif jobids:
-            self._record.store()
+            self._shared.store()
 
-    def _restore_end(self, preemption: Preemption, jobid: int) -> None:
+    def _restore_end(self, jobid: int) -> None:
         """Restore the planned end of a victim that no longer gives way."""
-        self.lending.drop_rest(preemption, jobid)
         one = self._running.jobs.get(jobid)
         if one is not None:
             one.gives_way_to = None
-            self._host.resources.update_expiration(jobid, as_end(self._own_end(jobid)))
-
-    def _end(self, preemption: Preemption, victim: Victim) -> None:
-        jobid, job = victim.jobid, self._host.running[victim.jobid]
-        preemption.ended.add(jobid)
-        job.ending = preemption.expected
-        if preemption.in_promise:
-            self._kept.add(preemption, jobid)
-
-        def failed(refused: bool) -> None:
-            preemption.ended.discard(jobid)
-            job.ending = None
-            if refused and preemption.state != OVER:
-                why = f"{name_of(jobid)} cannot be ended"
-                if preemption.in_promise:
-                    self.let_run(preemption, [jobid], why)
-                else:
-                    self._choose_anew(preemption, why, "refused")
-
-        self._messenger.end(victim, preemption, failed)
+            self._host.resources.update_expiration(jobid, as_end(self._running.own_end(jobid)))
 
     # -- its end -----------------------------------------------------------------------------------
 
-    def taker_starts(self, preemption: Preemption) -> None:
+    def taker_starts(self) -> None:
         """End the preemption: the taker starts."""
-        self._counts.takers += bool(preemption.ended)
-        self.end(preemption, f"{self._messenger.taker_of(preemption)} has started without that")
-        if not preemption.in_promise:
+        self._counts.takers += bool(self.ended)
+        self.end(f"{self._taker_name()} has started without that")
+        if not self.in_promise:
             # If it starts later than planned, it also ends later.
             self._host.planning.doubt()
 
-    def taker_is_gone(self, preemption: Preemption) -> None:
+    def taker_is_gone(self) -> None:
         """End the preemption: the taker will not start or, if it is still pending, a change of the
         configuration has changed its request."""
-        taker = self._messenger.taker_of(preemption)
-        if self._host.pending(preemption.taker) is None:
-            self.give_up(preemption, f"{taker} is gone", "gone")
+        if self._host.pending(self.taker) is None:
+            self.give_up(f"{self._taker_name()} is gone", "gone")
         else:
-            self.give_up(preemption, f"the request of {taker} has changed", "configuration")
+            self.give_up(f"the request of {self._taker_name()} has changed", "configuration")
 
-    def give_up(self, preemption: Preemption, why: str, cause: str) -> None:
-        """End the preemption: the taker does not start on the kept resources."""
-        ended = [preemption.victims[jobid] for jobid in preemption.ended]
-        self._counts.ended_uselessly(ended, cause)
-        self._host.log.info(f"preemption for {name_of(preemption.taker)} is given up: {why}")
-        self.end(preemption, why)
+    def give_up(self, why: str, cause: str) -> None:
+        """End the preemption: the taker does not start on the kept resources. `cause`: ``gone``,
+        ``node``, ``refused``, ``rule`` or ``configuration`` (:doc:`../guide/preemption`)."""
+        for jobid in self.ended:
+            counts = self._counts.of(self.victims[jobid])
+            counts["useless"] += 1
+            counts["useless_by"][cause] += 1
+        self._host.log.info(f"preemption for {name_of(self.taker)} is given up: {why}")
+        self.end(why)
 
-    def end(self, preemption: Preemption, why: str) -> None:
-        """End a preemption, and notify victims that were warned but not ended."""
-        was, preemption.state = preemption.state, OVER
-        if preemption.timer is not None:
-            preemption.timer.cancel()
-        del self._record.active[preemption.taker]
-        self.engage()
-        if preemption.placeholders:
-            self._placeholders.free(preemption.placeholders)
-            self._host.look_again()  # no pass would follow if this is not due to a message
-        for jobid in sorted(preemption.held):
-            self._restore_end(preemption, jobid)
-            if jobid in preemption.ended:
+    def end(self, why: str) -> None:
+        """End it, and notify victims that were warned but not ended."""
+        host, was, self.state = self._host, self.state, OVER
+        if self._timer is not None:
+            self._timer.cancel()
+        del self._active[self.taker]
+        self._shared.engage()
+        if self.placeholders:
+            host.placeholders.free(self.placeholders)
+            host.look_again()  # no pass would follow if this is not due to a message
+        for jobid in sorted(self.held):
+            self._restore_end(jobid)
+            if jobid in self.ended:
                 self._running.ends(jobid)
             elif was == WARNED:
-                self._messenger.spare(jobid, why)
-        if preemption.in_promise:
-            plan = self._host.planning.current()
-            if plan is not None:
-                plan.pin(preemption.taker, stays=False)
-                plan.stale()  # it moves now if it has to, before a job starts
-        self._record.store()
+                self._spare_victim(jobid, why)
+        plan = host.planning.current() if self.in_promise else None
+        if plan is not None:
+            plan.pin(self.taker, stays=False)
+            plan.stale()  # it moves now if it has to, before a job starts
+        self._shared.store()
         if self._classes.entries:
-            self._host.readmit(self._rule, preemption.taker)
-            self._takers.search_soon()
+            host.readmit(self._shared.rule, self.taker)
+            self._shared.takers.search_soon()
 
-    def _choose_anew(self, preemption: Preemption, why: str, cause: str) -> None:
-        """Choose victims again, unless that was done too often: the resources kept for a taker are
+    def _choose_anew(self, why: str, cause: str) -> None:
+        """Choose victims again, unless that was done too often: the resources kept for the taker are
         lost. Done at once, before another job gets the remaining ones."""
-        self.give_up(preemption, why, cause)
-        self._takers.consider(preemption.taker)
+        self.give_up(why, cause)
+        self._shared.takers.consider(self.taker)
 
-    # -- promises with borrowers (`AdmissionControl.pins`) ------------------------------------------
+    # -- the start of the taker --------------------------------------------------------------------
 
-    def borrower_started(self, jobid: int, lent: Preemption) -> float:
-        """Note the start of a borrower. Return when it is to be ended, seconds since the epoch."""
-        lent.needed_in = None
-        self.engage()
-        self._record.store()
-        self.await_step(lent)
-        self._counts.of(lent.victims[jobid])["borrowing"] += 1
-        return lent.deadline
-
-    def review(self) -> None:
-        """Follow changes of promises. Called before any other promise is made. Costs a look-up per
-        promise with borrowers."""
-        plan, now = self._host.planning.current(), self._host.now()
-        if plan is None:
-            return
-        for lent in self._record.in_promises():
-            has_promise = plan.has(lent.taker)
-            if lent.state == ENDING:
-                if not has_promise or plan.start_of(lent.taker) > max(now, lent.expected):
-                    self._let_go(lent)  # they would be idle for that long
-            elif has_promise:
-                if lent.request is None:
-                    job = self._host.pending(lent.taker)
-                    lent.request = None if job is None else job.resource_request
-                    self.await_step(lent)
-                start = plan.start_of(lent.taker)
-                if start != lent.expected and start > now:
-                    self._update_borrowers(lent, plan, start)
-            elif lent.request is not None:
-                self.end(lent, "the job of that time is promised another")
-
-    def _update_borrowers(self, lent: Preemption, plan: Plan, start: float) -> None:
-        """Update the borrowers of a promise that has moved: those run on that end before it, or
-        have resources that are not part of it."""
-        lent.expected, end, within = start, plan.promises()[lent.taker][1], list[int]()
-        for jobid in lent.held:
-            self.lending.drop_rest(lent, jobid)
-        for jobid in sorted(lent.held):
-            own = self._own_end(jobid)
-            if own > start and plan.contains(lent.taker, [*within, jobid]):
-                within.append(jobid)
-                self._host.resources.update_expiration(jobid, start)
-                self.lending.keep_rest(lent, jobid, lent.requests.get(jobid), own, plan, end)
-        self.await_step(lent)
-        self.let_run(lent, sorted(lent.held.difference(within)), "the promised time has moved")
-        self._record.store()
-
-    def stays(self, job: PendingJob) -> bool:
-        """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
-        not, they run to their limits."""
-        self.review()
-        plan, lent = self._host.planning.current(), self._record.active.get(job.jobid)
-        if plan is None or lent is None or not lent.in_promise or not lent.held:
-            return False
-        if job.jobid in plan.stale():
-            return False  # it cannot keep its time
-        if lent.state != ENDING and lent.needed_in != plan.pool.generation:
-            if not self.lending.are_needed(lent, lent.held, plan):
-                self.end(lent, "others have made room")
-                return False
-            lent.needed_in = plan.pool.generation
-        return True
-
-    # -- the taker ---------------------------------------------------------------------------------
-
-    def allocate(self, job: PendingJob, plan: Plan, preemption: Preemption) -> ResourcePool | None:
-        """Implement `GivingRule.allocate` for a taker: allocate its place or, until victims are
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        """Implement `GivingRule.allocate` for the taker: allocate its place or, until victims are
         ended, any resources."""
-        in_promise, is_kept = preemption.in_promise, bool(preemption.placeholders)
-        if in_promise and not preemption.ended - preemption.held:
-            return None
-        past_heads = self._host.decision.looks_past_heads
-        others_too = preemption.state != ENDING and (past_heads or not self._out_of_turn)
-        self._placeholders.free(preemption.placeholders)
+        alloc = self._alloc_checked(job, plan)
+        if alloc is None and self._host.decision.looks_past_heads:
+            raise JobDeferred(self._shared.rule, self._deferral())
+        if alloc is None:
+            # In strict order the jobs behind it wait for it, as before.
+            raise InsufficientResources(self._deferral().text)
+        return alloc
+
+    def _alloc_checked(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        """Allocate resources to the taker; None: they are not free, and what is free of its place is
+        kept on. Raises JobDeferred if a rule refuses them."""
+        self._host.placeholders.free(self.placeholders)
         try:
-            if in_promise:
-                alloc = self._kept.alloc_beside(job, plan, preemption)
-            else:
-                alloc = self._kept.alloc(job, plan, preemption, others_too)
+            alloc = self._alloc(job, plan)
             self._host.admission.check_allocation(job, self._host.resources)
             return alloc
         except InsufficientResources as exc:
-            self._kept.keep(preemption)  # what is free of it is kept on
+            self.keep()
             if isinstance(exc, JobDeferred):
                 raise
-        if in_promise:
-            until, now = preemption.expected, self._host.now()
-            if is_kept and now < until + OWN_RANKS_ONLY_S:
-                if now >= until:
-                    self._host.call_at(until + OWN_RANKS_ONLY_S, self._host.look_again)
-                raise InsufficientResources("it starts on the nodes kept for it")
             return None
-        deferral = self._deferral(preemption)
-        if past_heads:
-            raise JobDeferred(self._rule, deferral)
-        # In strict order the jobs behind it wait for it, as before.
-        raise InsufficientResources(deferral.text)
 
-    def defer_taker(self, preemption: Preemption) -> None:
-        """Defer a taker, unless jobs start in strict order: then those behind it wait for it, as
+    def _alloc(self, job: PendingJob, plan: Plan) -> ResourcePool:
+        pool, request = self._host.resources, job.resource_request
+        usable = pool.eligible_ranks(request) & ~plan.closed_now(request)
+        for place in self.places:
+            if not selected_ranks(place[0]) & ~usable and pool.index.is_free(place[0]):
+                alloc = pool.grant(job.jobid, request, *place)
+                end = self._end_of_taker(self.expected)
+                plan.note_started(job.jobid, request, as_end(end) or None)
+                return alloc
+        past_heads = self._host.decision.looks_past_heads
+        if self.state == ENDING or (self._out_of_turn and not past_heads):
+            raise InsufficientResources("its place is not free")
+        granted: ResourcePool = plan.alloc(job.jobid, request)
+        return granted
+
+    def defer_taker(self) -> None:
+        """Defer the taker, unless jobs start in strict order: then those behind it wait for it, as
         before."""
-        host, job = self._host, self._host.pending(preemption.taker)
-        if (
-            job is not None
-            and host.decision.looks_past_heads
-            and job.jobid not in host.admission.deferred
-        ):
-            host.defer(job, JobDeferred(self._rule, self._deferral(preemption)))
+        host, job = self._host, self.job
+        if job and host.decision.looks_past_heads and job.jobid not in host.admission.deferred:
+            host.defer(job, JobDeferred(self._shared.rule, self._deferral()))
 
-    def _try_to_start(self, preemption: Preemption) -> None:
+    def try_to_start(self) -> None:
         """Start the taker if it fits now; a queued one is started from the queue."""
-        job = self._host.pending(preemption.taker)
-        if job is None or preemption.state == OVER or preemption.request is None:
-            return
-        if not preemption.in_promise:
-            self.defer_taker(preemption)
-        elif not preemption.placeholders or job.jobid in self._host.admission.deferred:
-            return  # passes see all that is for it
-        why = self._start_out_of_turn(job)
-        if why is not None and why.rule is not self._rule:
-            if preemption.in_promise:
-                self._host.defer(job, why)  # its promise was lost in the trial
-            self.give_up(preemption, str(why), "rule")
+        if self.job is not None and self.state != OVER:
+            self.defer_taker()
+            self._start_out_of_turn(self.job)
 
-    def _start_out_of_turn(self, job: PendingJob) -> JobDeferred | None:
-        """Start a job if it fits now, regardless of others ahead of it. Return its deferral, or
-        None."""
-        host, rule = self._host, self._rule
+    def retry_start(self) -> None:
+        """Try at intervals to start a taker that did not start when its last victim had ended, also
+        elsewhere on its ranks: the release of resources that no job holds, such as a reservation's,
+        is not reported."""
+        if self.state == ENDING and not self.held:
+            self._set_timer(self._host.now() + SEARCH_INTERVAL_S, self._place_again)
+
+    def _start_out_of_turn(self, job: PendingJob) -> None:
+        """Start the taker if it fits now, regardless of others ahead of it; give up if another rule
+        defers it."""
+        host, rule = self._host, self._shared.rule
         self._out_of_turn = True
         try:
             alloc = host.allocate(job, host.planning.current())
         except InfeasibleRequest as exc:
             host.refuse(job, exc)
         except JobDeferred as why:
-            return why
+            if why.rule is not rule:
+                if self.in_promise:
+                    host.defer(job, why)  # its promise was lost in the trial
+                self.give_up(str(why), "rule")
         except InsufficientResources:
             pass  # retried at the next event
         else:
@@ -562,62 +563,120 @@ class PreemptionsUnderWay(Part):
             host.start_out_of_turn(rule, job, alloc, selection_type="reserved")
         finally:
             self._out_of_turn = False
-        return None
 
-    def _deferral(self, preemption: Preemption) -> Deferral:
-        return Deferral(preemption.reason() or "", key=preemption.taker)
+    def _deferral(self) -> Deferral:
+        return Deferral(self.reason() or "", key=self.taker)
 
     # -- after a reload ----------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Continue from the record."""
+        """Continue from the record: the running jobs are known."""
         running = self._running.jobs
-        for preemption in list(self._record.active.values()):
-            preemption.held &= set(running)
-            preemption.ended = {jobid for jobid in preemption.held if running[jobid].was_ended}
-            if preemption.in_promise:
-                if not preemption.held or not self._host.decision.keeps_times:
-                    del self._record.active[preemption.taker]
-                    continue
-                preemption.victims = {
-                    jobid: one for jobid, one in preemption.victims.items() if jobid in running
-                }
-            if preemption.held <= preemption.ended:
-                preemption.state = ENDING
-            elif not preemption.in_promise or preemption.ended:
-                preemption.state = WARNED
-            for jobid in preemption.ended:
-                running[jobid].ending = None
-                self._host.running[jobid].ending = preemption.expected
-                if preemption.in_promise:
-                    self._kept.add(preemption, jobid)
-            self.enter(preemption)
-        self.engage()
+        self.held &= running.keys()
+        ended = {jobid for jobid in self.held if running[jobid].was_ended}
+        self.state = ENDING if self.held <= ended else WARNED
+        for jobid in ended:
+            running[jobid].ending = None
+            self._note_ended(jobid)
+        self.enter()
 
-    def resume(self, preemption: Preemption, one: Waiting) -> None:
+    def resume(self, one: Waiting) -> None:
         """Continue after the taker has come back after a reload."""
-        preemption.request = one.job.resource_request
-        one.tries = 1
-        self.enter(preemption)  # its run time, and so the end of the kept resources, is known now
+        self.job, one.tries = one.job, 1
+        self.enter()  # its run time, and so the end of the kept resources, is known now
         # in another reactor turn, when it is in the queue
-        self._host.call_at(self._host.now(), lambda: self._place_again(preemption))
-        self.await_step(preemption)
+        self._host.call_at(self._host.now(), self._place_again)
+        self.await_step()
 
-    def _place_again(self, preemption: Preemption) -> None:
-        """Choose the taker's place again, as after a reload, and try to start it; or victims, if a
-        node kept for it is down."""
-        if preemption.state == OVER:
-            return
-        if preemption.ranks & ~self._host.resources.eligible_ranks(preemption.request):
-            self._choose_anew(preemption, "a node kept for it went down", "node")
-            return
-        self._choose_place(preemption)
-        self._try_to_start(preemption)
-        self._retry_start(preemption)
+    # -- requests to the job manager ---------------------------------------------------------------
 
-    def drop_missing(self) -> None:
-        """End the preemptions whose takers have not come back."""
-        for preemption in list(self._record.active.values()):
-            is_kept = preemption.in_promise and preemption.state == ENDING
-            if preemption.request is None and not is_kept:
-                self.taker_is_gone(preemption)
+    def _taker_name(self) -> str:
+        """Return the name of the taker in texts for other users."""
+        private = is_private(self._host.configuration())
+        return f"a job{self._of_queue()}" if private else name_of(self.taker)
+
+    def _of_queue(self) -> str:
+        return "" if self.queue is None else f" of {self.queue}"
+
+    def _warn_victim(self, victim: Victim) -> None:
+        note = f"will end at {_clock(self.deadline)} for a job{self._of_queue()}"
+        self._raise(victim.jobid, 1, note)
+        cls = self._classes.entries.get(victim.cls)
+        if cls is not None and cls.signal:
+            self._send("kill", victim.jobid, signum=cls.signal)
+
+    def _spare_victim(self, jobid: int, why: str) -> None:
+        """Tell a warned job that it may continue."""
+        self._raise(jobid, 1, f"will not be ended now: {why}")
+
+    def _note_ended(self, jobid: int) -> None:
+        self.ended.add(jobid)
+        self._host.running[jobid].ending = self.expected
+
+    def _end_victim(self, victim: Victim) -> None:
+        """End a victim for the taker, and count it."""
+        jobid, now = victim.jobid, self._host.now()
+        job = self._host.running[jobid]
+        self._note_ended(jobid)
+        ran = duration_text(max(0.0, now - victim.start), 2)
+        taker, private = self._taker_name(), is_private(self._host.configuration())
+        of_queue = f" ({self.queue})" if self.queue and not private else ""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+        mark = f"{stamp} for {taker}, class {victim.cls}"  # {user.preempted} of flux jobs -o
+        self._send("memo", jobid, memo={"preempted": mark})
+
+        def done(error: int) -> None:
+            if error == 0:
+                counts = self._counts.of(victim)
+                counts["victims"] += 1
+                counts["node_hours"] += victim.node_hours(now)
+                return
+            self.ended.discard(jobid)
+            job.ending = None
+            one = self._running.jobs.get(jobid)
+            if error not in NOT_THERE and one is not None:
+                one.left_alone = True
+                if self.state != OVER:
+                    self._refused(jobid, f"{name_of(jobid)} cannot be ended")
+
+        self._raise(jobid, 0, f"preempted for {taker}{of_queue}; ran {ran}", done)
+
+    def _refused(self, jobid: int, why: str) -> None:
+        """The job manager has refused to end a victim, which continues."""
+        self._choose_anew(why, "refused")
+
+    def _raise(
+        self, jobid: int, severity: int, note: str, done: Callable[[int], Any] = lambda error: None
+    ) -> None:
+        self._send("raise", jobid, done, type=EXCEPTION, severity=severity, note=note)
+
+    def _send(
+        self,
+        method: str,
+        jobid: int,
+        done: Callable[[int], Any] = lambda error: None,
+        **payload: Any,
+    ) -> None:
+        """Send a request about a job; ``done`` is called with 0 or an errno, which is reported
+        unless it is one of `NOT_THERE`."""
+        what, errors = f"preemption: {method} of {name_of(jobid)}", self._shared.errors
+
+        def answered(future: Any) -> None:
+            error = 0
+            try:
+                future.get()
+            except OSError as exc:
+                error = exc.errno or errno.EIO
+                if error not in NOT_THERE:
+                    errors.report(f"{what}: {exc}")
+            errors.guard(what, done, error)
+
+        try:
+            rpc = self._host.handle.rpc(f"job-manager.{method}", {"id": jobid, **payload})
+            rpc.then(answered)
+        except OSError as exc:
+            errors.report(f"{what}: {exc}")
+
+
+def _clock(when: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(when))
