@@ -31,6 +31,10 @@ NODES, CORES, GPUS = 8, 4, 2
 WINDOWS = ("window", "other")
 MEMBER = 1001
 EVERY, TIMES = 900, 12
+#: Of a reservation that is made midway: seconds from then to its start, its duration, and the window
+#: of one that is not there.
+LEAD, BOOKED = 30.0, 120.0
+NEVER = Use(inf, inf, None, {})
 
 #: By name: module, arguments, and their equivalent in the definition.
 POLICIES = {
@@ -108,7 +112,8 @@ class Arrival(NamedTuple):
 class Change(NamedTuple):
     """An event beside arrivals and ends: its time (seconds from the beginning), kind, job or rank, and
     value: a priority, or seconds that are added to a job's limit; of a reservation (``window``) that is
-    made at the beginning, its start, its ranks (a mask) and its duration."""
+    made at the beginning, its start, its ranks (a mask) and its duration; of one that is made midway
+    (``book``, ``give-up``), its ranks."""
 
     at: float
     kind: str
@@ -133,10 +138,11 @@ def draw(rnd, case, at, to_limits):
     if "constraints" in has and (case.whole or rnd.random() < 0.7):
         most = 4
         keys["constraints"] = {"properties": [rnd.choice(["left", "^left"])]}
-    is_member = has & {"reservation", "windows", "repeats"} and rnd.random() < 0.2
+    is_member = has & {"reservation", "windows", "repeats", "booked"} and rnd.random() < 0.2
     if is_member:
         most = min(most, 2)
-        keys["reservation"] = rnd.choice(WINDOWS) if "windows" in has else WINDOWS[0]
+        some = WINDOWS if has & {"windows", "booked"} else WINDOWS[:1]
+        keys["reservation"] = rnd.choice(some)
     if "racks" in has and rnd.random() < 0.5:
         most = 2
         keys["placement"] = {"level": "rack", "mode": "required"}
@@ -194,12 +200,21 @@ def changes(case, seed, jobs):
             add("release", found[-1].number, after=found[-1].at)
         if "updates" in case.features:
             add("update", rnd.randint(1, len(jobs) - 1), rnd.uniform(-100, 200))
+    if "booked" in case.features:
+        ranks = rnd.sample(range(NODES), rnd.randint(2, 5))
+        add("book", sum(1 << rank for rank in ranks))
+        if rnd.random() < 0.5:
+            add("give-up", found[-1].number, after=found[-1].at)
     if "down" in case.features:
         for rank in rnd.sample(range(NODES), 2):
             add("down", rank)
             add("up", rank, after=found[-1].at)
     has_one = {"reservation", "repeats"} & {*case.features}
     windows = [Change(60.0, "window", 0b11, 240.0)] if has_one else []
+    if (
+        "booked" in case.features
+    ):  # one after all jobs, so that promises are bound to ranks throughout
+        windows.append(Change(30000.0, "window", 0b1, 60.0))
     if "windows" in case.features:
         ranks = rnd.sample(range(NODES), rnd.randint(2, 5))
         for some in (ranks[:-1], ranks[-1:]):
@@ -261,6 +276,12 @@ class Enforced(Simulation):
             job, submit = self.jobs[jobid], self.held.pop(jobid)
             self.alloc(jobid, job.spec, userid=job.userid, priority=job.priority, t_submit=submit)
 
+    def reserve(self, name, start, duration, ranks, **entry):
+        """Make a reservation of ranks (a mask) for the member."""
+        entry = {"name": name, "start": start, "duration": duration, **entry}
+        entry["hosts"] = ",".join(f"n{rank}" for rank in members(ranks))
+        self.answer("reserve", reservation={**entry, "zone": "UTC", "users": [MEMBER]})
+
     def change(self, one):
         """Make a change, if it concerns a pending or running job."""
         jobid = one.number
@@ -269,6 +290,10 @@ class Enforced(Simulation):
             self.instance.mark_down(str(one.number))
         elif one.kind == "up":
             self.instance.mark_up(str(one.number))
+        elif one.kind == "book":
+            self.reserve(WINDOWS[1], self.now + LEAD, BOOKED, one.number)
+        elif one.kind == "give-up":
+            self.answer("unreserve", name=WINDOWS[1])
         elif one.kind == "urgency" and pending:
             self.prioritize((jobid, one.value))
         elif one.kind == "hold" and pending:
@@ -295,11 +320,8 @@ def play(case, jobs, changes, ask):
     rig.settle()
     begin, said = rig.now, None
     for name, one in zip(WINDOWS, windows_of(changes)):
-        hosts = ",".join(f"n{rank}" for rank in members(one.number))
-        entry = {"name": name, "start": begin + one.at, "duration": one.value, "hosts": hosts}
-        if "repeats" in case.features:
-            entry["every"] = f"{EVERY}s"
-        rig.answer("reserve", reservation={**entry, "zone": "UTC", "users": [MEMBER]})
+        every = {"every": f"{EVERY}s"} if "repeats" in case.features else {}
+        rig.reserve(name, begin + one.at, one.value, one.number, **every)
     for jobid, job in in_time(jobs, changes):
         if begin + job.at > rig.now:
             rig.wait(begin + job.at - rig.now)
@@ -472,7 +494,7 @@ class Player:
 
     def window_of(self, name):
         """The active or next window of a reservation; the last, if that is over."""
-        windows = self.windows.get(name, [None])
+        windows = self.windows.get(name, [name and NEVER])
         there = [one for one in windows if one in self.state.windows]
         return there[0] if there else windows[-1]
 
@@ -594,6 +616,8 @@ class Player:
         job = {job.id: job for job in [*state.pending, *state.running]}.get(one.number)
         if one.kind in ("down", "up"):
             self.move_rank(one)
+        elif one.kind in ("book", "give-up"):
+            self.book(one)
         elif one.kind == "release" and one.number in self.held_at:
             when, came, promise = self.held_at.pop(one.number)
             self.waited[one.number] = self.waited.get(one.number, 0.0) + when - came
@@ -620,6 +644,34 @@ class Player:
                 if is_all and is_later:
                     state.put_back(state.promises)
 
+    def book(self, one):
+        """Make a reservation, or give it up."""
+        state = self.state
+        if one.kind == "book":
+            where = dict.fromkeys(members(one.number), self.has)
+            start = self.now + LEAD
+            window = Use(start, start + BOOKED, None, where)
+            self.windows[WINDOWS[1]] = [window]
+            state.windows.append(window)
+        else:
+            (window,) = self.windows[WINDOWS[1]]
+            if window not in state.windows:
+                return  # it is over
+            state.windows.remove(window)
+        state.freed = True
+        for job in state.pending:
+            if job.window is not None:
+                job.is_aside = False
+            if job.window in (NEVER, window):
+                job.window = self.window_of(WINDOWS[1])
+        known = {job: use for job, use in state.promises.items() if use.start > -inf}
+        if one.kind == "give-up" or not all(
+            state.holds(job) or (use.demand is not None and state.promise(job, use.start))
+            for job, use in known.items()
+        ):
+            state.promises.update(known)
+            self.renew()
+
     def move_rank(self, one):
         """Let a rank go down, or come up."""
         state, rank = self.state, one.number
@@ -641,11 +693,16 @@ class Player:
             job.is_possible = self.is_possible(job.demands)
             job.was_refused, job.is_refused = job.is_refused, False
         if one.kind == "down":
-            if state.policy == "all":
-                state.put_back(state.promises)
-            else:
-                for job in list(state.promises):
-                    state.drop(job)
+            self.renew()
+
+    def renew(self):
+        """Make all promises anew: latest starts at once, others in the next pass."""
+        state = self.state
+        if state.policy == "all":
+            state.put_back(state.promises)
+        else:
+            for job in list(state.promises):
+                state.drop(job)
 
     def moved(self, job):
         """Take a job's promise back, except of a latest start: its place in the queue, or request, has

@@ -109,7 +109,7 @@ def test_recorded_schedule(policy):
 FEATURES = (
     "limits", "licenses", "planned", "sharing", "racks", "max-wait", "gpus", "memory", "constraints", "priorities",
     "no-limit", "reservation", "order", "urgency", "holds", "updates", "late", "down", "preferred", "windows",
-    "repeats",
+    "repeats", "booked",
 )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def is_compared(case):
     has = set(case.features)
     if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
-    kinds = has & {"reservation", "windows", "repeats"}
+    kinds = has & {"reservation", "windows", "repeats", "booked"}
     if kinds and "down" in has:
         return False  # a reservation may be short of ranks, or get others
     if len(kinds) > 1:
