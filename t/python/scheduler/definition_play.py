@@ -616,8 +616,10 @@ class Player:
         job = {job.id: job for job in [*state.pending, *state.running]}.get(one.number)
         if one.kind in ("down", "up"):
             self.move_rank(one)
-        elif one.kind in ("book", "give-up"):
+        elif one.kind == "book":
             self.book(one)
+        elif one.kind == "give-up":
+            self.give_up()
         elif one.kind == "release" and one.number in self.held_at:
             when, came, promise = self.held_at.pop(one.number)
             self.waited[one.number] = self.waited.get(one.number, 0.0) + when - came
@@ -645,32 +647,36 @@ class Player:
                     state.put_back(state.promises)
 
     def book(self, one):
-        """Make a reservation, or give it up."""
-        state = self.state
-        if one.kind == "book":
-            where = dict.fromkeys(members(one.number), self.has)
-            start = self.now + LEAD
-            window = Use(start, start + BOOKED, None, where)
-            self.windows[WINDOWS[1]] = [window]
-            state.windows.append(window)
-        else:
-            (window,) = self.windows[WINDOWS[1]]
-            if window not in state.windows:
-                return  # it is over
-            state.windows.remove(window)
-        state.freed = True
-        for job in state.pending:
-            if job.window is not None:
-                job.is_aside = False
-            if job.window in (NEVER, window):
-                job.window = self.window_of(WINDOWS[1])
+        """Make a reservation; if some promise cannot be kept beside it, all are made anew."""
+        state, start = self.state, self.now + LEAD
+        where = dict.fromkeys(members(one.number), self.has)
+        window = Use(start, start + BOOKED, None, where)
+        self.windows[WINDOWS[1]] = [window]
+        state.windows.append(window)
+        self.retry_members(NEVER)
         known = {job: use for job, use in state.promises.items() if use.start > -inf}
-        if one.kind == "give-up" or not all(
+        if not all(
             state.holds(job) or (use.demand is not None and state.promise(job, use.start))
             for job, use in known.items()
         ):
             state.promises.update(known)
             self.renew()
+
+    def give_up(self):
+        """Give up that reservation, unless it is over."""
+        (window,) = self.windows[WINDOWS[1]]
+        if window in self.state.windows:
+            self.state.windows.remove(window)
+            self.retry_members(window)
+
+    def retry_members(self, window):
+        """Have the next pass examine all jobs, those of reservations too; those that waited for a
+        window wait for what their reservation has now."""
+        self.state.freed = True
+        for job in self.state.pending:
+            job.is_aside = job.is_aside and job.window is None
+            if job.window is window:
+                job.window = self.window_of(WINDOWS[1])
 
     def move_rank(self, one):
         """Let a rank go down, or come up."""

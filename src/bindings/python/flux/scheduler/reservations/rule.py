@@ -178,10 +178,9 @@ class ReservationRule(GivingRule):
             raise ValueError(f"there is no reservation {name}")
         self._engage()
         self.active.dismiss(entry)
+        entry.window, entry.active = None, False
+        self.future.update(entry)
         self.refill()  # other reservations may be short of its nodes
-        if entry.window is not None:
-            # A promise that begins at the end of its window would otherwise come due without an event.
-            self.host.planning.renew()
         self._wake()
         self._arm()
 
