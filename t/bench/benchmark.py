@@ -4,8 +4,10 @@
 import argparse
 import csv
 import gc
+import importlib.util
 import json
 import math
+import os
 import resource
 import sys
 import time
@@ -13,6 +15,12 @@ import tracemalloc
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+VENV = ROOT / ".venv" / "bin" / "python"
+
+if importlib.util.find_spec("greenlet") is None:  # run as t/bench/NAME, by the system's Python
+    if not VENV.exists():
+        sys.exit(f"{sys.argv[0]}: {sys.executable} has no module greenlet: run scripts/venv first")
+    os.execv(VENV, [str(VENV), *sys.argv])
 sys.path[:0] = [
     str(ROOT / room)
     for room in (
