@@ -57,7 +57,9 @@ class Reserve(Subcommand):
             if getattr(options, key) is not None:
                 entry[key] = getattr(options, key)
         if options.requires:
-            entry["requires"] = jobspec_options.parse_constraint(options.requires)
+            only = argparse.Namespace(requires=[options.requires])
+            system = jobspec_options.jobspec_from_options(only)["attributes"]["system"]
+            entry["requires"] = system["constraints"]
         for key in ("users", "queues"):
             if getattr(options, key):
                 entry[key] = getattr(options, key).split(",")

@@ -1,1 +1,0 @@
-# SPDX-License-Identifier: LGPL-3.0-or-later
