@@ -37,7 +37,6 @@ import inspect
 import json
 import random
 from collections.abc import Sequence
-from functools import partial
 from syslog import LOG_DEBUG
 from typing import Any, Callable
 
@@ -221,15 +220,14 @@ class Scheduler(BrokerModule):
         self._requests = Requests(
             self._backlog,
             ComparableOrder(self.order) if ordered else None,
-            self._success_failed,
             is_popped=self._queue_class is PendingQueue,
         )
-        self._requests.order_failed = lambda job, error: self._errors.report(
-            f"{job.name} keeps its place in the queue: {error}"
-        )
-        self._requests.will_not_run = self._give_back
         self._requests.report = self._errors.report
-        self._requests.library = lambda method: partial(getattr(Scheduler, method), self)
+        self._requests.will_not_run = self._give_back
+        self._requests.success_failed = self._success_failed
+        self._requests.answer_failed = self._answer_failed
+        #: message of the last request that was denied or canceled by the library's method
+        self._closed: Any = None
         self._checkpoints = Checkpoints(self._host)
         self._passes = Passes(
             self._host,
@@ -472,7 +470,7 @@ class Scheduler(BrokerModule):
             self.log.warning(f"{host.name_of(answer['id'])}: denied, and its user is not told why")
         else:
             answer["note"] = printable(note)
-        self._requests.closed = msg
+        self._closed = msg
         self.handle.respond(msg, answer)
 
     def alloc_cancel(self, msg: Any) -> None:
@@ -480,8 +478,17 @@ class Scheduler(BrokerModule):
         answer: Any = {"id": self._requests.jobid_of(msg), "type": messages.CANCEL}
         if not self._host.takes_objects:  # as text, which is faster: there may be many at once
             answer = f'{{"id": {answer["id"]}, "type": {messages.CANCEL}}}'
-        self._requests.closed = msg
+        self._closed = msg
         self.handle.respond(msg, answer)
+
+    def _answer_failed(
+        self, method: str, msg: Any, arguments: tuple[Any, ...], error: Exception
+    ) -> None:
+        """Send an answer after all that an override of `method` has not sent, but raised: without a
+        final one the job would be pending for ever."""
+        self._errors.report(f"{method}: {host.name_of(self._requests.jobid_of(msg))}", error)
+        if method != "alloc_annotate" and self._closed is not msg:
+            getattr(Scheduler, method)(self, msg, *arguments)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:
         """Deny a job after an override of `alloc_success` raised, unless R was sent: otherwise it

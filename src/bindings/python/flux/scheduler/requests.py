@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
 from flux.resource.pool.masks import popcount, quote
 from flux.resource.pool.rv1 import read_lite
@@ -175,9 +175,9 @@ class AllocRequest:
         try:
             self.scheduler.alloc_success(self.msg, R, annotations)
         except Exception as exc:
-            if self.table is None or self.table.failed is None:
+            if self.table is None:
                 raise
-            self.table.failed(self, R, exc)
+            self.table.success_failed(self, R, exc)
 
     def deny(self, note: str | None = None) -> None:
         """Deny the request: the job will never run here, for the reason `note`. Raises IllegalMove
@@ -235,15 +235,11 @@ class AllocRequest:
         except Exception as exc:
             if self.table is None:
                 raise
-            self.table.report(f"{method}: {name_of(self.jobid)}", exc)
-            # Without a final answer the job would be pending for ever.
-            if method != "alloc_annotate" and self.table.closed is not self.msg:
-                self.table.library(method)(self.msg, *arguments)
+            self.table.answer_failed(method, self.msg, arguments, exc)
 
 
 class TabledRequest(AllocRequest):
-    """An `AllocRequest` in a table. Its message is already decoded; decoding it again would cost as
-    much."""
+    """An `AllocRequest` in a table, whose message is not decoded again."""
 
     __slots__ = ()
 
@@ -407,7 +403,7 @@ class PendingJob:
         try:
             return table.order(self)
         except Exception as exc:
-            table.order_failed(self, exc)
+            table.report(f"{self.name} keeps its place in the queue: {exc}")
             return self.order
 
     def __lt__(self, other: PendingJob) -> bool:
@@ -443,22 +439,14 @@ class RunningJob:
             since the epoch; else None
     """
 
-    __slots__ = (
-        "jobid",
-        "userid",
-        "size",
-        "limit",
-        "start",
-        "end",
-        "ending",
-        "predicted",
-        "attributes",
-        "eventlog",
-        "unreadable",
-        "priority",
-        "t_submit",
-        "R_object",  # R as an object (RFC 20), from which the pool is made; None: as for R
-    )
+    ending: float | None = None
+    attributes = NO_ATTRIBUTES
+    eventlog = NO_EVENTS
+    unreadable = False
+    priority: Any = None
+    t_submit: Any = None
+    #: R as an object (RFC 20), from which the pool is made; None: as for `R`
+    R_object: dict[str, Any] | None = None
 
     def __init__(
         self,
@@ -476,14 +464,7 @@ class RunningJob:
         self.limit = limit
         self.start = start
         self.end = end
-        self.ending: float | None = None
         self.predicted = predicted
-        self.attributes = NO_ATTRIBUTES
-        self.eventlog = NO_EVENTS
-        self.unreadable = False
-        self.priority: Any = None
-        self.t_submit: Any = None
-        self.R_object: dict[str, Any] | None = None
 
     @classmethod
     def found(cls, job: dict[str, Any], R: dict[str, Any]) -> RunningJob:
@@ -530,18 +511,6 @@ class RunningJob:
         self.attributes = self.attributes.only(names) if names else NO_ATTRIBUTES
 
 
-class _Queue(Protocol):
-    """The interface of a `PendingQueue` for requests."""
-
-    def settle(self) -> list[PendingJob]: ...
-
-    def push(self, job: PendingJob) -> None: ...
-
-    def remove(self, job: PendingJob) -> None: ...
-
-    def __len__(self) -> int: ...
-
-
 class Requests:
     """The table of open requests, and of the states of jobs.
 
@@ -550,28 +519,18 @@ class Requests:
 
     def __init__(
         self,
-        queue: _Queue,
+        queue: Any,
         order: Callable[[PendingJob], Any] | None = None,
-        failed: Callable[[AllocRequest, Any, Exception], None] | None = None,
         is_popped: bool = True,
     ) -> None:
-        self.queue = queue
+        self.queue = queue  # the `PendingQueue`
         self.is_popped = is_popped  # whether policies take jobs out of the queue themselves
         self.order = order  # returns the `PendingJob.order` of a job; None: by priority
-        #: called with a job whose `order` raised on a change of priority
-        self.order_failed: Callable[[PendingJob, Exception], None] = lambda job, error: None
-        #: ``report(what, error)`` is called when the scheduler's method that sends an answer, other
-        #: than a success, raises; ``library(name)`` returns the library's own such method
-        self.report: Callable[[str, Exception], Any] = lambda what, error: None
-        self.library: Callable[[str], Callable[..., None]]
-        #: message of the last request that was denied or canceled by the library's method
-        self.closed: Any = None
-        #: called with the id of a job denied or canceled: the pool may have allocated resources to
-        #: it
-        self.will_not_run: Callable[[int], None] = lambda jobid: None
-        #: ``failed(request, R, error)`` is called when a success could not be sent; None: the error
-        #: is raised
-        self.failed = failed
+        # methods of the scheduler
+        self.report: Callable[[str], Any]
+        self.will_not_run: Callable[[int], Any]
+        self.success_failed: Callable[[AllocRequest, Any, Exception], Any]
+        self.answer_failed: Callable[[str, Any, tuple[Any, ...], Exception], Any]
         #: ``on_answer(jobid, event)`` is called when a request is answered; `event` is "success",
         #: "deny" or "cancel". May be None
         self.on_answer: Callable[[int, str], Any] | None = None
@@ -699,10 +658,7 @@ class Requests:
             return None
         if request.job is not None:
             return request.job
-        for job in self.queue.settle():
-            if job.jobid == jobid:
-                return job
-        return None
+        return next((job for job in self.queue.settle() if job.jobid == jobid), None)
 
     def take_out(self, request: AllocRequest) -> None:
         """Take the job of `request` out of the queue."""
