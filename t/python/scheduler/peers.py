@@ -20,13 +20,14 @@ from flux.idset import IDset
 from flux.scheduler.projection.player import ENDING_S
 from flux.scheduler.testing import FakeInstance, jobspec
 from flux.scheduler.testing import make_R as R
-from flux.scheduler.testing.handle import ROLE_OWNER, FakeHandle
+from flux.scheduler.testing.handle import FakeHandle
 from flux.scheduler.testing.job_manager import JobManager
-from flux.scheduler.testing.reactor import START_TIME, VirtualClock
+from flux.scheduler.testing.reactor import START_TIME
 from flux_engine.job_manager.job import merge_annotations
+from flux_engine.kernel.message import ROLE_OWNER
 
 __all__ = [
-    "EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "VirtualClock", "check_tables", "jobspec", "loaded", "machine", "part_of",
+    "EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "check_tables", "jobspec", "loaded", "machine", "part_of",
     "ruled", "whole",
 ]  # fmt: skip
 
@@ -189,7 +190,7 @@ class Rig:
         config (dict): the instance's configuration
         up (str): ranks up at first; default: all
         job_info (bool): whether there is a job-info service
-        clock: see `flux.scheduler.testing.reactor.VirtualClock`
+        clock: see `FakeInstance`
         estimates (bool): whether pending jobs are annotated with estimates and reasons
 
     Attributes:

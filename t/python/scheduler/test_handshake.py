@@ -154,7 +154,7 @@ def test_without_job_info_the_kvs_is_read_with_updates_applied():
             '{"timestamp":2.0,"name":"resource-update","context":{"expiration":900.0}}\n',
         ]
         txn.put(kvs_dir(jobid) + ".eventlog", "".join(lines[:events]), raw=True)
-        txn.commit()
+        txn.commit_async()
     assert json.loads(rig.kvs_value(r_key(1)))["execution"]["expiration"] == 100.0
     rig.load(Guide)
     assert sorted(rig.sched.resources.job_end_times()) == [(1, 900.0), (2, 100.0)]

@@ -9,7 +9,7 @@ from peers import R, Rig, jobspec
 
 from flux.scheduler.history import MAX_CLASSES_OF_USER, RunTimes, user_only
 from flux.scheduler.policies import Backfill
-from flux.scheduler.testing.services import FunctionService
+from flux.scheduler.testing.services import FakeService
 
 
 def test_the_narrowest_class_with_two_run_times_counts():
@@ -97,12 +97,13 @@ KEY = "checkpoint.sched-history"
 SPEC = jobspec(1, nodes=1, cores=4, duration=100)
 
 
-class JobList(FunctionService):
+class JobList(FakeService):
     """``job-list``: inactive jobs, as a test says."""
 
     def __init__(self, instance):
         functions = {"list": self.list_jobs, "list-id": lambda asked: {"job": self.of(asked["id"])}}
-        super().__init__(instance, "job-list", functions)
+        super().__init__(instance, "job-list", {})
+        self.serve(functions)
         self.jobs = []
         self.asked = []
 

@@ -342,7 +342,6 @@ def test_windows_end_where_a_head_is_to_start_that_no_pass_has_looked_for(args, 
 def test_after_a_crash_what_was_stored_is_kept(promised):
     promised.advance(61)
     before = latest(*promised.jobs_promised)
-    promised.handle.runs_later = False
     promised.scheduler.finish = lambda: None
     reload(promised, "within=0")
     assert latest(*promised.jobs_promised) == before

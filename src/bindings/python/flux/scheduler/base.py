@@ -524,6 +524,8 @@ class Scheduler(BrokerModule):
             Exception: the pool cannot be made from the instance's resources
         """
         check_begun(self, "_host")
+        if self._host.scheduler_runs is not None:
+            self._host.scheduler_runs(self)
         try:
             self._start()
         except Exception as exc:
@@ -534,7 +536,7 @@ class Scheduler(BrokerModule):
                 return
             raise
         super().run()
-        if not self._host.runs_later:
+        if self._host.scheduler_runs is None:
             self.finish()
 
     def finish(self) -> None:

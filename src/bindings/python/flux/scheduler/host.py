@@ -501,8 +501,9 @@ class Host:
         #: ``call_soon(function)`` calls it in the next turn of the reactor, as a timer of 0 s would at a
         #: higher cost; None: the host cannot
         self.call_soon = handle.call_soon if hasattr(kind, "call_soon") else None
-        #: whether a test runs the reactor after the module's ``run()`` has returned
-        self.runs_later = getattr(kind, "runs_later", False) is True
+        #: called with the scheduler when it begins to run, by a test, which runs the reactor after the
+        #: module's ``run()`` has returned; None: not in a test
+        self.scheduler_runs = handle.scheduler_runs if hasattr(kind, "scheduler_runs") else None
         self.errors = ErrorReporter(log)
         self.clock = Clock(handle)
         self.now = self.clock.now

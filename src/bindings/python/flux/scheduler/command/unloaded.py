@@ -10,7 +10,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from flux.scheduler.base import Scheduler
 from flux.scheduler.testing.instance import MODULES, FakeInstance
 from flux_engine.formats.rset import RSet
 from flux_engine.resource.sources import from_config
@@ -33,22 +32,20 @@ class _Constructed(BaseException):
     """The scheduler took its arguments."""
 
 
+class _Construction(FakeInstance):
+    def scheduler_runs(self, scheduler: Any) -> None:
+        raise _Constructed
+
+
 def _refusal(path: Path, args: list[str], config: dict[str, Any]) -> str | None:
     """Return the error of a scheduler that refuses its arguments, or None. The scheduler is made on
     a fake handle, and not run."""
-
-    def stop(scheduler: Scheduler) -> None:
-        raise _Constructed
-
-    run, Scheduler.run = Scheduler.run, stop  # type: ignore[method-assign,assignment]
     try:
-        FakeInstance(config=config).load(path, *args)
+        _Construction(config=config).load(path, *args)
     except _Constructed:
         return None
     except Exception as exc:
         return str(exc) if isinstance(exc, ValueError) else f"{type(exc).__name__}: {exc}"
-    finally:
-        Scheduler.run = run  # type: ignore[method-assign]
     return None
 
 

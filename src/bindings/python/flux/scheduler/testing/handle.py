@@ -14,67 +14,14 @@ import importlib
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any
 
-from flux.scheduler.testing.reactor import FakeMessage, SchedulerTask
-from flux_engine.kernel import watchers
-from flux_engine.kernel.future import RPC
+from flux.scheduler.testing.reactor import SchedulerTask
 from flux_engine.kernel.handle import Flux
-from flux_engine.kernel.message import (
-    EVENT,
-    REQUEST,
-    RESPONSE,
-    ROLE_OWNER,
-    ROLE_USER,
-    Message,
-    payload_text,
-)
-
-if TYPE_CHECKING:
-    from flux.scheduler.testing.reactor import InstanceView
-
-__all__ = [
-    "EVENT", "REQUEST", "RESPONSE", "ROLE_OWNER", "ROLE_USER", "FakeFuture", "FakeHandle", "FakeMessage", "FakeTransaction",
-    "HandleWithoutEstimates", "payload_text",
-]  # fmt: skip
-
-
-class FakeFuture(RPC):
-    """A pending answer, with the methods of ``flux.rpc.RPC``."""
-
-    def get_str(self) -> str | None:
-        """Wait for the response. Return its payload as text, or None. Raises OSError if the request
-        failed, RuntimeError if no service will answer."""
-        text: str | None = self.response().payload_str
-        return text
-
-    def then(
-        self, callback: Callable[..., Any], *args: Any, timeout: float = -1.0, **kwargs: Any
-    ) -> FakeFuture:
-        if self._callback is not None:
-            raise FileExistsError(errno.EEXIST, "then callback already exists for this future")
-        super().then(callback, *args, **kwargs)
-        if timeout >= 0:
-            self.task.kernel.call_later(timeout, self._expire)
-        return self
-
-    def _expire(self) -> None:
-        if self.result is None and self._callback is not None:
-            self.arrive(Message(REQUEST, "").error_response(errno.ETIMEDOUT))
-
-    def cancel(self, stop: bool = False) -> None:
-        """Ignore further responses; same as `stop` here."""
-        self.stop()
-
-    def __enter__(self) -> FakeFuture:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
 
 
 class FakeTransaction:
-    """Changes to the key-value store, with the methods of ``flux.kvs.KVSTxn``."""
+    """Changes to the key-value store, as ``flux.kvs.KVSTxn``."""
 
     def __init__(self, handle: FakeHandle) -> None:
         self._handle = handle
@@ -84,16 +31,8 @@ class FakeTransaction:
         """Store a JSON value, or a text unchanged if `raw`."""
         self._changes.append([key, value if raw else json.dumps(value)])
 
-    def unlink(self, key: str) -> None:
-        self._changes.append([key, None])
-
-    def commit_async(self, flags: int = 0) -> FakeFuture:
-        future: FakeFuture = self._handle.rpc("kvs.commit", {"changes": self._changes})
-        return future
-
-    def commit(self, flags: int = 0) -> int:
-        self.commit_async(flags).get()
-        return 0
+    def commit_async(self) -> Any:
+        return self._handle.rpc("kvs.commit", {"changes": self._changes})
 
 
 def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
@@ -112,11 +51,7 @@ def _bindings_handle(name: str) -> tuple[Any, tuple[Any, ...]]:
 class FakeHandle(Flux):
     """The handle of a scheduler in a `FakeInstance`."""
 
-    #: `reactor_run` returns at once (`flux.scheduler.host.Host`)
-    runs_later = True
-    future_class = FakeFuture
-
-    def __init__(self, instance: InstanceView, name: str) -> None:
+    def __init__(self, instance: Any, name: str) -> None:
         super().__init__(SchedulerTask(instance.reactor, name))
         self.instance = instance
         self.watchers = self.task.watchers  # the active watchers
@@ -135,9 +70,8 @@ class FakeHandle(Flux):
 
     # -- requests and events -----------------------------------------------------------------------
 
-    def service_unregister(self, name: str) -> FakeFuture:
-        future: FakeFuture = self.rpc("service.remove", {"service": name})
-        return future
+    def service_unregister(self, name: str) -> Any:
+        return self.rpc("service.remove", {"service": name})
 
     def event_subscribe(self, topic: str) -> int:
         """Receive events whose topics begin with `topic`."""
@@ -152,34 +86,6 @@ class FakeHandle(Flux):
         """Publish an event; only the scheduler itself receives events here."""
         self.instance.publish(topic, payload)
         return 0
-
-    # -- watchers ----------------------------------------------------------------------------------
-
-    def timer_watcher_create(
-        self, after: float, callback: Callable[..., Any], repeat: float = 0.0, args: Any = None
-    ) -> Any:
-        """Return a timer; times are in seconds of the instance's clock."""
-        if after < 0 or repeat < 0:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        return super().timer_watcher_create(after, callback, repeat, args)
-
-    def prepare_watcher_create(
-        self, callback: Callable[..., Any] | None = None, args: Any = None
-    ) -> Any:
-        """Return a watcher called at the beginning of each turn."""
-        return watchers.LoopWatcher("prepare", self.task, callback, self, args)
-
-    def check_watcher_create(
-        self, callback: Callable[..., Any] | None = None, args: Any = None
-    ) -> Any:
-        """Return a watcher called at the beginning of each turn, after prepare watchers."""
-        return watchers.LoopWatcher("check", self.task, callback, self, args)
-
-    def idle_watcher_create(
-        self, callback: Callable[..., Any] | None = None, args: Any = None
-    ) -> Any:
-        """Return a watcher called at the end of each turn; while it is active, no time passes."""
-        return watchers.LoopWatcher("idle", self.task, callback, self, args)
 
     def close(self) -> None:
         """Destroy the watchers: the module is gone."""
@@ -205,9 +111,9 @@ class FakeHandle(Flux):
             self.stopped = code
             self.instance.scheduler_stops()
 
-    def stopwatch(self) -> float:
-        """Return seconds, to time code; see `VirtualClock.stopwatch`."""
-        return float(self.kernel.clock.stopwatch())
+    def scheduler_runs(self, scheduler: Any) -> None:
+        """Note the scheduler, which begins to run (`flux.scheduler.host.Host`)."""
+        self.instance.scheduler_runs(scheduler)
 
     # -- the broker --------------------------------------------------------------------------------
 
@@ -217,7 +123,7 @@ class FakeHandle(Flux):
 
     def attr_get(self, name: str) -> str:
         try:
-            return self.instance.attributes[name]
+            return str(self.instance.attributes[name])
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
 
@@ -249,10 +155,9 @@ class FakeHandle(Flux):
     def kvs_transaction(self) -> FakeTransaction:
         return FakeTransaction(self)
 
-    def raise_job_exception(self, jobid: int, type: str, severity: int, note: str) -> FakeFuture:
+    def raise_job_exception(self, jobid: int, type: str, severity: int, note: str) -> Any:
         payload = {"id": jobid, "type": type, "severity": severity, "note": note}
-        future: FakeFuture = self.rpc("job-manager.raise", payload)
-        return future
+        return self.rpc("job-manager.raise", payload)
 
 
 class HandleWithoutEstimates(FakeHandle):

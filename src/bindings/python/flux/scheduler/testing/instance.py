@@ -8,34 +8,20 @@ import json
 import os
 import sys
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from syslog import LOG_ERR
 from typing import Any, Callable
 
 from flux.brokermod import BrokerModule
-from flux.scheduler.base import Scheduler
 from flux.scheduler.testing import builders
-from flux.scheduler.testing.handle import (
-    EVENT,
-    ROLE_OWNER,
-    ROLE_USER,
-    FakeHandle,
-    FakeMessage,
-    HandleWithoutEstimates,
-    payload_text,
-)
+from flux.scheduler.testing.handle import FakeHandle, HandleWithoutEstimates
 from flux.scheduler.testing.job_manager import FakeJob, JobManager
-from flux.scheduler.testing.reactor import START_TIME, Reactor, VirtualClock
-from flux.scheduler.testing.services import (
-    FunctionService,
-    JobInfo,
-    KeyValueStore,
-    ResourceService,
-)
+from flux.scheduler.testing.reactor import START_TIME, FakeMessage, Reactor
+from flux.scheduler.testing.services import FakeService, JobInfo, KeyValueStore, ResourceService
 from flux_engine.job_manager.sched import ANNOTATE
+from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.direct import Names
+from flux_engine.kernel.message import EVENT, ROLE_OWNER, ROLE_USER, payload_text
 from flux_engine.kernel.watchdog import Watchdog, place
 
 #: Directory of the library's schedulers, in the source tree and installed.
@@ -71,7 +57,7 @@ class FakeInstance:
         start_time (float): initial time in seconds since the epoch; default: a fixed time
         check_errors (bool): whether `run_until_idle` and `advance` raise `SchedulerErrors` for
             entries logged at ``err`` or worse
-        clock: replaces the virtual clock; see `flux.scheduler.testing.reactor.VirtualClock`
+        clock: replaces the virtual clock (``flux_engine.kernel.clock``)
         estimates (bool): whether pending jobs are told estimates and reasons, which costs about ten
             milliseconds per change; tests with many random jobs do without
 
@@ -167,7 +153,7 @@ class FakeInstance:
         handle = self.handle = self._handle_class(self, name)
         self.services.setdefault(name, handle.task)
         try:
-            with self._noting_scheduler(), self._watchdog():
+            with self._watchdog():
                 entry(handle, *args)
         except BaseException as exc:
             self.failure = exc
@@ -183,20 +169,9 @@ class FakeInstance:
         self.run_until_idle()
         return self.scheduler
 
-    @contextmanager
-    def _noting_scheduler(self) -> Iterator[None]:
-        """A context in which a starting scheduler sets `scheduler`."""
-        run = Scheduler.run
-
-        def noting_run(scheduler: Scheduler) -> None:
-            self.scheduler = scheduler
-            run(scheduler)
-
-        Scheduler.run = noting_run  # type: ignore[method-assign,assignment]
-        try:
-            yield
-        finally:
-            Scheduler.run = run  # type: ignore[method-assign]
+    def scheduler_runs(self, scheduler: Any) -> None:
+        """Note the scheduler; called by its handle when it begins to run."""
+        self.scheduler = scheduler
 
     def unload(self) -> None:
         """Unload the scheduler. Jobs continue; requests are sent again to the next scheduler."""
@@ -460,7 +435,7 @@ class FakeInstance:
             methods (dict): rest of a topic after the dot -> function of the request's payload,
                 which returns the payload of the response, or raises OSError to refuse
         """
-        FunctionService(self, name, methods)
+        FakeService(self, name, {}).serve(methods)
 
 
 # -- finding and starting policies -----------------------------------------------------------------

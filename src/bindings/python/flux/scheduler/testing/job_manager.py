@@ -19,7 +19,6 @@ from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.message import FLAG_NORESPONSE, REQUEST, Message, payload_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.testing.reactor import InstanceView
     from flux_engine.kernel.reactor import Call
 
 
@@ -272,7 +271,7 @@ class JobManager(FakeService):
     """``job-manager``: sends requests for pending jobs to the scheduler, up to its maximum. A job
     replaces one of lower priority there."""
 
-    def __init__(self, instance: InstanceView) -> None:
+    def __init__(self, instance: Any) -> None:
         methods: dict[str, Callable[[Message], Any]] = {
             "sched-hello": self._hello,
             "sched-ready": self._ready,

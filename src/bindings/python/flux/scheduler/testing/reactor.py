@@ -8,9 +8,8 @@ runs.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Protocol
+from typing import Any, Callable
 
-from flux_engine.kernel import clock as engine_clock
 from flux_engine.kernel import reactor
 from flux_engine.kernel.direct import DirectReactor
 from flux_engine.kernel.listener import Listener
@@ -19,17 +18,6 @@ from flux_engine.kernel.reactor import CALL, Call
 
 #: Initial time in seconds since the epoch: fixed, so that all runs have the same times.
 START_TIME = 1_700_000_000.0
-
-
-class VirtualClock(engine_clock.VirtualClock):
-    """A clock that moves only on demand."""
-
-    def __init__(self, start: float = START_TIME) -> None:
-        super().__init__(start)
-
-    def stopwatch(self) -> float:
-        """Return a constant: the speed of the machine must not affect decisions."""
-        return float(self.now())
 
 
 class FakeMessage(Message):
@@ -58,8 +46,8 @@ class FakeMessage(Message):
 class Reactor(DirectReactor):
     """Calls timers and callbacks that are due, turn by turn."""
 
-    def __init__(self, clock: Any = None) -> None:
-        super().__init__(VirtualClock() if clock is None else clock)
+    def __init__(self, clock: Any) -> None:
+        super().__init__(clock)
         self.calls = 0  # number of messages and callbacks of the scheduler so far
 
     def respond(self, msg: Message, answer: Message, responder: Any = None) -> None:
@@ -150,34 +138,3 @@ class SchedulerTask(Listener):
 
     def guard(self, function: Callable[..., Any], *args: Any) -> None:
         function(*args)
-
-
-class InstanceView(Protocol):
-    """The interface of a `FakeInstance` for its parts."""
-
-    attributes: dict[str, str]
-    config: dict[str, Any]
-    jobs: dict[int, Any]
-    log: list[tuple[int, str]]
-    services: dict[str, Any]
-    start_time: float
-
-    @property
-    def reactor(self) -> Reactor: ...
-
-    @property
-    def resource(self) -> Any: ...
-
-    @property
-    def job_info(self) -> Any: ...
-
-    @property
-    def kvs(self) -> Any: ...
-
-    def now(self) -> float: ...
-
-    def publish(self, topic: str, payload: Any) -> None: ...
-
-    def request(self, topic: str, payload: Any) -> Any: ...
-
-    def scheduler_stops(self) -> None: ...

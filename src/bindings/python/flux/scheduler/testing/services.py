@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from flux.idset import IDset
 from flux.resource.allocations import Allocations
@@ -19,18 +19,12 @@ from flux_engine.formats import idset, rset
 from flux_engine.kernel.direct import Peer
 from flux_engine.kernel.message import Message, payload_text
 
-if TYPE_CHECKING:
-    from flux.scheduler.testing.reactor import InstanceView
-
 
 class FakeService(Peer):
     """A service of the instance. A test may replace one of its `methods`."""
 
     def __init__(
-        self,
-        instance: InstanceView,
-        name: str,
-        methods: dict[str, Callable[[Message], Any]],
+        self, instance: Any, name: str, methods: dict[str, Callable[[Message], Any]]
     ) -> None:
         self.instance = instance
         self.name = name  # first word of its topics
@@ -45,21 +39,11 @@ class FakeService(Peer):
         self.kernel.respond(msg, msg.response(payload_text(payload)))
 
 
-class FunctionService(FakeService):
-    """A service made of functions: each maps the payload of a request to that of the response."""
-
-    def __init__(
-        self, instance: InstanceView, name: str, functions: dict[str, Callable[[Any], Any]]
-    ) -> None:
-        super().__init__(instance, name, {})
-        self.serve(functions)
-
-
 class ResourceService(FakeService):
     """``resource``: sends the scheduler its resources and all changes (RFC 28). At first all ranks
     are up, or those in the idset `up`."""
 
-    def __init__(self, instance: InstanceView, R: dict[str, Any], up: str | None = None) -> None:
+    def __init__(self, instance: Any, R: dict[str, Any], up: str | None = None) -> None:
         super().__init__(instance, "resource", {"acquire": self._acquire})
         self.R = R  # the inventory (RFC 20)
         self.up = ranks_of(R) if up is None else IDset(up)  # the ranks that are up
@@ -136,7 +120,7 @@ class JobInfo(FakeService):
     before the next request needs a turn per request.
     """
 
-    def __init__(self, instance: InstanceView) -> None:
+    def __init__(self, instance: Any) -> None:
         super().__init__(instance, "job-info", {"lookup": self._lookup})
         self.R: dict[int, dict[str, Any]] = {}  # job id -> R, of jobs not in `FakeInstance.jobs`
         self.jobspecs: dict[int, dict[str, Any]] = {}  # job id -> jobspec, likewise
@@ -189,7 +173,7 @@ class JobInfo(FakeService):
 class KeyValueStore(FakeService):
     """``kvs``: a dict."""
 
-    def __init__(self, instance: InstanceView) -> None:
+    def __init__(self, instance: Any) -> None:
         super().__init__(instance, "kvs", {"commit": self._commit})
         self.values: dict[str, str] = {}  # key -> text
         self.commits: list[dict[str, Any]] = []  # payloads of all commits
