@@ -608,13 +608,13 @@ class Scheduler(BrokerModule):
         for job in found.jobs.values():
             job.R_object = None  # the pool has its allocation
         acquisition.then(self._resources_changed)
-        policy = type(self)
-        for made in (self, pool, getattr(pool, "placement", None)):
+        tell_mistakes(type(self), self.log, self.own_options)
+        for made in (pool, getattr(pool, "placement", None)):
             tell_mistakes(type(made), self.log)
-        for text in overridden(policy):
+        # A pool of another base need not have a method of the library.
+        needed = forgotten(type(pool)) if isinstance(pool, Rv1Pool) else ()
+        for text in (*overridden(type(self)), *needed):
             self.log.error(text)
-        for text in forgotten(type(pool)) if isinstance(pool, Rv1Pool) else ():
-            self.log.error(text)  # another pool need not have a method of the library
         if gc.isenabled():
             gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
         own = "".join(f"{arg} " for arg in self._own_args)

@@ -58,10 +58,22 @@ INSTEAD = {
     "sleep": "time.sleep() no message is answered: `yield` seconds in schedule(), or use call_at()",
     "rpc": "rpc().get() no message is answered: use rpc().then()",
 }
-#: Module arguments of `Backfill` that are no attributes.
-ARGUMENTS = frozenset({"promise", "promises", "reservations", "candidates", "profile"})
 #: Value of an attribute that the library's methods assign to ``self``.
 ATTRIBUTE = object()
+
+
+def _split(kind: type) -> tuple[list[type], list[type]]:
+    """Return the bases of a class, itself included, that are a site's, and those of the library."""
+    bases: tuple[list[type], list[type]] = [], []
+    for base in kind.__mro__:
+        bases[is_ours(base)].append(base)
+    return bases
+
+
+def _methods(base: type) -> dict[str, types.FunctionType]:
+    return {
+        name: value for name, value in vars(base).items() if isinstance(value, types.FunctionType)
+    }
 
 
 def overridden(kind: type) -> Iterator[str]:
@@ -71,7 +83,7 @@ def overridden(kind: type) -> Iterator[str]:
     The names in the class are checked, and each attribute that its methods assign to ``self`` and
     the library defines or assigns as well.
     """
-    theirs = [base for base in kind.__mro__ if not is_ours(base)]
+    theirs, ours = _split(kind)
     if not theirs:
         return  # a policy of the library: reading its 129 methods takes 16 ms
     kept = getattr(kind, "keep_attributes", ())
@@ -79,20 +91,12 @@ def overridden(kind: type) -> Iterator[str]:
         yield (f"{kind.__name__}.keep_attributes={kept!r}: expected names in a tuple: ({kept!r},)")
     yield from forgotten(kind)
     known: dict[str, tuple[type, object]] = {}
-    for base in kind.__mro__:
-        if base not in theirs and base is not object:
-            for name, value in vars(base).items():
-                known.setdefault(name, (base, value))
-            for value in vars(base).values():
-                if isinstance(value, types.FunctionType):
-                    for name in _assigned(value):
-                        known.setdefault(name, (base, ATTRIBUTE))
+    for base in ours[:-1]:  # without `object`
+        assigned = dict.fromkeys(_assigned(base), ATTRIBUTE)
+        for name, value in {**assigned, **vars(base)}.items():
+            known.setdefault(name, (base, value))
     for base in theirs:
-        found = dict.fromkeys(vars(base))
-        for one in vars(base).values():
-            if isinstance(one, types.FunctionType):
-                found.update(dict.fromkeys(_assigned(one)))
-        for name in found:
+        for name in dict.fromkeys([*vars(base), *_assigned(base)]):
             if name.startswith("_") or name in OVERRIDABLE or name not in known:
                 continue
             where, value = known[name]
@@ -110,30 +114,20 @@ def overridden(kind: type) -> Iterator[str]:
 def forgotten(kind: type) -> Iterator[str]:
     """Yield a line for each method of a policy or a pool that has to call the library's (`NEEDED`)
     and does nothing in its place."""
-    known = {
-        name
-        for base in kind.__mro__
-        for name, value in vars(base).items()
-        if is_ours(base) and isinstance(value, types.FunctionType)
-        if value.__code__.co_names  # released() of the base class does nothing
-    }
-    theirs = [base for base in kind.__mro__ if not is_ours(base)]
+    theirs, ours = _split(kind)
+    # released() of the base class does nothing
+    known = {name for base in ours for name, one in _methods(base).items() if one.__code__.co_names}
     if any("alloc" in vars(base) for base in theirs):
         known -= QUEUED
     for base in theirs:
-        alloc = vars(base).get("alloc")
-        if (
-            isinstance(alloc, types.FunctionType)
-            and "alloc_success" in known
-            and _drops_request(alloc)
-        ):
+        methods = _methods(base)
+        alloc = methods.get("alloc")
+        if alloc is not None and "alloc_success" in known and _drops_request(alloc):
             yield f"{base.__name__}.alloc() does not use its request: the job is not answered"
         for name, consequence in NEEDED.items():
-            method = vars(base).get(name)
-            if not isinstance(method, types.FunctionType) or name not in known:
-                continue
-            if not ({name} | IN_PLACE) & {*_names(method.__code__)}:
-                yield f"{base.__name__}.{name}() does not call super().{name}(): {consequence}"
+            if name in methods and name in known:
+                if not ({name} | IN_PLACE) & {*_names(methods[name].__code__)}:
+                    yield f"{base.__name__}.{name}() does not call super().{name}(): {consequence}"
 
 
 def _drops_request(alloc: types.FunctionType) -> bool:
@@ -152,24 +146,23 @@ def _variables(one: dis.Instruction) -> tuple[object, ...]:
     return one.argval if isinstance(one.argval, tuple) else (one.argval,)
 
 
-def _assigned(function: types.FunctionType) -> Iterator[str]:
-    """Yield the names that a method assigns to its first argument."""
-    function = inspect.unwrap(function)  # __init__ is wrapped
-    first = function.__code__.co_varnames[:1]
-    before: tuple[object, ...] = ()
-    for one in dis.get_instructions(function):
-        if one.opname == "STORE_ATTR" and before == first:
-            yield one.argval
-        before = _variables(one)[-1:]
+def _assigned(base: type) -> Iterator[str]:
+    """Yield the names that a class's methods assign to their first arguments."""
+    for method in _methods(base).values():
+        function = inspect.unwrap(method)  # __init__ is wrapped
+        first = function.__code__.co_varnames[:1]
+        before: tuple[object, ...] = ()
+        for one in dis.get_instructions(function):
+            if one.opname == "STORE_ATTR" and before == first:
+                yield one.argval
+            before = _variables(one)[-1:]
 
 
 def check_begun(made: object, attribute: str) -> None:
     """Raise RuntimeError if an object lacks an attribute that the library's ``__init__`` sets."""
     if not hasattr(made, attribute):
-        kinds = [
-            kind for kind in type(made).__mro__ if "__init__" in vars(kind) and not is_ours(kind)
-        ]
-        raise RuntimeError(f"{kinds[0].__name__}.__init__() does not call super().__init__()")
+        kind = next(base for base in _split(type(made))[0] if "__init__" in vars(base))
+        raise RuntimeError(f"{kind.__name__}.__init__() does not call super().__init__()")
 
 
 def _dropped(function: types.FunctionType, names: set[str]) -> Iterator[str]:
@@ -188,9 +181,10 @@ def _dropped(function: types.FunctionType, names: set[str]) -> Iterator[str]:
         before = one.opname
 
 
-def tell_mistakes(kind: type, log: Any) -> None:
-    """Log the mistakes in the class of a policy, a rule or a pool."""
-    for text in misspelled(kind):
+def tell_mistakes(kind: type, log: Any, arguments: Iterable[str] = ()) -> None:
+    """Log the mistakes in the class of a policy, which takes these module arguments, a rule or a
+    pool."""
+    for text in misspelled(kind, arguments):
         log.error(text)
     for text in _blocking(kind):
         log.warning(text)
@@ -199,84 +193,77 @@ def tell_mistakes(kind: type, log: Any) -> None:
 def _blocking(kind: type) -> Iterator[str]:
     """Yield a line for each kind of call that blocks the reactor, in each method of a class that the
     library calls."""
-    ours = {name for base in kind.__mro__ if is_ours(base) for name in vars(base)} - {"__init__"}
-    for base in kind.__mro__:
-        for name in sorted(vars(base).keys() & ours) if not is_ours(base) else ():
-            function = vars(base)[name]
-            if not isinstance(function, types.FunctionType) or not (
-                {"sleep", "rpc"} & {*_names(function.__code__)}
-            ):
-                continue
-            with suppress(Exception):  # no source, or that of a newer version
-                for sleep, rpc in {*BLOCKING.findall(inspect.getsource(function))}:
-                    yield f"{base.__name__}.{name}(): during {INSTEAD[sleep or rpc]}"
+    theirs, ours = _split(kind)
+    called = {name for base in ours for name in vars(base)} - {"__init__"}
+    for base in theirs:
+        for name, function in sorted(_methods(base).items()):
+            if name in called and {"sleep", "rpc"} & {*_names(function.__code__)}:
+                with suppress(Exception):  # no source, or that of a newer version
+                    for sleep, rpc in {*BLOCKING.findall(inspect.getsource(function))}:
+                        yield f"{base.__name__}.{name}(): during {INSTEAD[sleep or rpc]}"
 
 
-def misspelled(kind: type) -> Iterator[str]:
+def misspelled(kind: type, arguments: Iterable[str] = ()) -> Iterator[str]:
     """Yield a line for each method or attribute of a policy's, a rule's or a pool's class that looks
-    like a misspelled override of the library's, drops a generator of it, or is itself a generator
-    or a coroutine where the library calls a function. Names used in the class itself and extensions
-    of a name (``allocate``) are left out."""
-    theirs = [base for base in kind.__mro__ if not is_ours(base)]
-    ours = [base for base in kind.__mro__ if is_ours(base)]
+    like a misspelled override of the library's, takes the place of a module argument, drops a
+    generator of the library, or is itself a generator or a coroutine where the library calls a
+    function. Names used in the class itself and extensions of a name (``allocate``) are left out."""
+    theirs, ours = _split(kind)
     if not theirs:
         return
     known = {
-        name: value
+        name: one
         for base in ours
-        for name, value in vars(base).items()
-        if isinstance(value, types.FunctionType) and (name in HOOKS or not name.startswith("_"))
+        for name, one in _methods(base).items()
+        if name in HOOKS or not name.startswith("_")
     }
     attributes = {name for base in ours for name in _attributes(base)}
     generators = {"reasons"} | {
         name
         for base in ours
-        for name, value in vars(base).items()
-        if name in known and isinstance(value, types.FunctionType) and _is_generator(value)
+        for name, one in _methods(base).items()
+        if name in known and _is_generator(one)
     }
     steps = generators | {"schedule", "forecast", "_sort_candidates"}
     # A pool's methods are called with and without their optional arguments.
     all_given = "register_alloc" not in known
+    used = {
+        name for base in theirs for one in _methods(base).values() for name in _names(one.__code__)
+    }
     for base in theirs:
-        functions = {
-            name: value
-            for name, value in vars(base).items()
-            if isinstance(value, types.FunctionType)
-        }
-        used = {name for one in functions.values() for name in _names(one.__code__)}
+        functions, values, of = _methods(base), _attributes(base), base.__name__
         for name, function in functions.items():
             if inspect.iscoroutinefunction(function) and name in known:
-                yield f"{base.__name__}.{name}() is never run: write `def` in place of `async def`"
+                yield f"{of}.{name}() is never run: write `def` in place of `async def`"
             elif inspect.isgeneratorfunction(function) and name in known.keys() - steps:
-                yield f"{base.__name__}.{name}() is never run: a `yield` makes it a generator"
-            elif (
-                name in known
-                and (why := _cannot_take(function, known[name], all_given)) is not None
-            ):
-                yield f"{base.__name__}.{name}() cannot be called as the library's is: {why}"
+                yield f"{of}.{name}() is never run: a `yield` makes it a generator"
+            elif name in known and (why := _cannot_take(function, known[name], all_given)):
+                yield f"{of}.{name}() cannot be called as the library's is: {why}"
+            elif name in attributes:
+                yield f"{of}.{name}() takes the place of the attribute {name}"
             for dropped in _dropped(function, generators):
                 yield (
-                    f"{base.__name__}.{name}() does nothing by {dropped}(), a generator: return it, or write"
+                    f"{of}.{name}() does nothing by {dropped}(), a generator: return it, or write"
                     f" `yield from self.{dropped}()`"
                 )
-        for name, value in vars(base).items():
-            if name in known and not callable(value) and not hasattr(value, "__get__"):
-                yield f"{base.__name__}.{name}={value!r} takes the place of the method {name}()"
-            elif name in attributes & functions.keys():
-                yield f"{base.__name__}.{name}() takes the place of the attribute {name}"
-        for name in sorted(ARGUMENTS & _attributes(base) - used) if "predicted" in known else ():
+        for name in values & known.keys():
+            yield f"{of}.{name}={vars(base)[name]!r} takes the place of the method {name}()"
+        passed = {
+            name for name in values - attributes - used if name.replace("_", "-") in arguments
+        }
+        for name in sorted(passed):
             yield (
-                f"{base.__name__}.{name} is never used: pass it on as an argument,"
+                f"{of}.{name} is never used: pass it on as an argument,"
                 f" super().__init__(h, '{name}={vars(base)[name]}', *args)"
             )
         for name in sorted(functions.keys() - known.keys() - used):
             meant = _nearest(name, [one for one in known if name[0] != "_" or one[0] == "_"])
             if meant is not None:
-                yield f"{base.__name__}.{name}() is never called: is {meant}() meant?"
-        for name in sorted(_attributes(base) - attributes - used):
+                yield f"{of}.{name}() is never called: is {meant}() meant?"
+        for name in sorted(values - attributes - used - passed):
             meant = _nearest(name, attributes)
             if meant is not None:
-                yield f"{base.__name__}.{name} is never used: is {meant} meant?"
+                yield f"{of}.{name} is never used: is {meant} meant?"
 
 
 def _cannot_take(
@@ -325,10 +312,9 @@ def _names(code: types.CodeType) -> Iterator[str]:
 def mentions(kind: type, name: str) -> bool:
     """Whether a method of a site's class uses a name."""
     return any(
-        isinstance(value, types.FunctionType) and name in _names(value.__code__)
-        for base in kind.__mro__
-        if not is_ours(base)
-        for value in vars(base).values()
+        name in _names(method.__code__)
+        for base in _split(kind)[0]
+        for method in _methods(base).values()
     )
 
 

@@ -445,7 +445,7 @@ class RunningJob:
     unreadable = False
     priority: Any = None
     t_submit: Any = None
-    #: R as an object (RFC 20), from which the pool is made; None: as for `R`
+    #: R as an object (RFC 20), from which the pool is made, or None
     R_object: dict[str, Any] | None = None
 
     def __init__(
