@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sized
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable, Protocol
@@ -47,14 +47,8 @@ def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
     cost nothing, unlike with sorting.
     """
     items = list(heap)
-    size = len(items)
-    front = [(items[0], 0)] if items else []
-    while front:
-        item, index = heapq.heappop(front)
-        yield item
-        for child in (2 * index + 1, 2 * index + 2):
-            if child < size:
-                heapq.heappush(front, (items[child], child))
+    while items:
+        yield heapq.heappop(items)
 
 
 def in_steps(
@@ -100,48 +94,43 @@ class ComparableOrder:
 
 
 class PendingQueue:
-    """The heap behind ``Scheduler._queue``.
+    """The heap behind ``Scheduler._queue``: a plain list, which policies change with `heapq`.
 
-    Removals and changes of priority are only recorded. `settle` applies them: a few in place, one
-    by one, many by rebuilding the heap. The heap is a plain list, which policies change with
-    `heapq`, so the index of a job is uncertain: `PendingJob.heap_index` is checked, and corrected
-    when needed.
+    Removals are only recorded; `settle` applies them: a few one by one, many by making the heap
+    anew.
     """
 
     def __init__(self) -> None:
         self._heap: list[PendingJob] = []
         self._removed: set[PendingJob] = set()
-        self._moved: set[PendingJob] = set()
 
     def push(self, job: PendingJob) -> None:
         if job in self._removed:
-            self._settle()  # its earlier removal comes first
-        heap = self._heap
-        job.heap_index = len(heap)
-        heapq.heappush(heap, job)
+            self.settle()  # its earlier removal comes first
+        heapq.heappush(self._heap, job)
 
     def remove(self, job: PendingJob) -> None:
         """Remove `job`; no effect if it is not in the heap."""
-        self._moved.discard(job)
         self._removed.add(job)
 
     def move_all(self, moves: dict[PendingJob, int]) -> None:
         """Change the priorities of jobs ({job: priority})."""
+        heap = self.settle()
+        if self._are_many(moves):
+            for job, priority in moves.items():
+                job.priority = priority
+            heapq.heapify(heap)
+            return
         for job, priority in moves.items():
-            order = job.prioritize(priority)
-            if order == job.order:
-                self._moved.discard(job)
-            elif job not in self._removed:
-                job.next_order = order
-                self._moved.add(job)
+            was_there = self._take_out(job)
+            job.priority = priority
+            if was_there:
+                heapq.heappush(heap, job)
 
     def replace(self, jobs: Iterable[PendingJob]) -> None:
         """Use `jobs` as the heap; a list is assumed to be in heap order."""
         self._removed.clear()
-        self._moved.clear()
-        if not isinstance(jobs, list):
-            jobs = list(jobs)
-        self._heap = jobs
+        self._heap = jobs if isinstance(jobs, list) else list(jobs)
 
     def reorder(self) -> None:
         """Sort all jobs again: their order may have changed.
@@ -154,20 +143,22 @@ class PendingQueue:
         heapq.heapify(jobs)
 
     def __len__(self) -> int:
-        if self._removed or self._moved:
-            self._settle()
-        return len(self._heap)
+        return len(self.settle())
 
     def __bool__(self) -> bool:
         """Whether a job is pending; usually known without `settle`."""
-        if not self._removed:
-            return bool(self._heap)
         return len(self._heap) > len(self._removed) or bool(self.settle())
 
     def settle(self) -> list[PendingJob]:
-        """Apply recorded changes, and return the heap."""
-        if self._removed or self._moved:
-            self._settle()
+        """Apply recorded removals, and return the heap."""
+        if self._removed:
+            heap, removed, self._removed = self._heap, self._removed, set()
+            if self._are_many(removed):
+                heap[:] = [job for job in heap if job not in removed]
+                heapq.heapify(heap)
+            else:
+                for job in removed:
+                    self._take_out(job)
         return self._heap
 
     def in_order(self, most: int | None = None) -> Iterator[PendingJob]:
@@ -178,79 +169,36 @@ class PendingQueue:
         """
         return islice(in_order(self.settle()), most)
 
-    def _settle(self) -> None:
-        heap = self._heap
-        removed, self._removed = self._removed, set()
-        moved, self._moved = self._moved, set()
-        # A change costs about as much as rebuilding the heap for sixteen jobs.
-        if 16 * (len(removed) + len(moved)) >= len(heap):
-            for job in moved:
-                job.order = job.next_order
-            if removed:
-                heap[:] = [job for job in heap if job not in removed]
-            heapq.heapify(heap)
-            return
-        # One at a time: the heap is in order of `_order` before and after each.
-        for job in removed:
-            index = self._find(job)
-            if index is not None:
-                last = heap.pop()
-                if index < len(heap):
-                    heap[index] = last
-                    self._sift(index)
-        for job in moved:
-            index = self._find(job)
-            job.order = job.next_order
-            if index is not None:
-                self._sift(index)
+    def _are_many(self, jobs: Sized) -> bool:
+        """Whether to change all these jobs at once: a change of one costs about as much as making
+        the heap of sixteen."""
+        return 16 * len(jobs) >= len(self._heap)
 
-    def _find(self, job: PendingJob) -> int | None:
+    def _take_out(self, job: PendingJob) -> bool:
+        """Remove a job from the heap, which stays in order. Return whether it was there."""
         heap = self._heap
-        size = len(heap)
-        index = job.heap_index
-        # `heapq` moves a job other than the last up along its ancestors.
-        while index < size:
-            if heap[index] is job:
-                job.heap_index = index
-                return index
-            if index == 0:
-                break
-            index = (index - 1) >> 1
-        found: int | None = None
         for index, other in enumerate(heap):
-            other.heap_index = index
             if other is job:
-                found = index
-        return found
+                last = heap.pop()
+                if last is not job:
+                    self._put(last, index)
+                return True
+        return False
 
-    def _sift(self, index: int) -> None:
-        """Move the job at `index` to its place; the rest of the heap is in order."""
+    def _put(self, job: PendingJob, index: int) -> None:
+        """Put a job in the place of another, at `index`, and restore the heap."""
         heap = self._heap
-        job = heap[index]
-        start = index
-        while index:
-            parent = (index - 1) >> 1
-            other = heap[parent]
-            if not job < other:
+        while index and job < heap[(index - 1) // 2]:
+            heap[index] = heap[(index - 1) // 2]
+            index = (index - 1) // 2
+        while True:
+            children = range(2 * index + 1, min(2 * index + 3, len(heap)))
+            child = min(children, key=heap.__getitem__, default=index)
+            if child == index or not heap[child] < job:
                 break
-            heap[index] = other
-            other.heap_index = index
-            index = parent
-        if index == start:
-            size = len(heap)
-            child = 2 * index + 1
-            while child < size:
-                if child + 1 < size and heap[child + 1] < heap[child]:
-                    child += 1
-                other = heap[child]
-                if not other < job:
-                    break
-                heap[index] = other
-                other.heap_index = index
-                index = child
-                child = 2 * index + 1
+            heap[index] = heap[child]
+            index = child
         heap[index] = job
-        job.heap_index = index
 
 
 class Backlog(PendingQueue):

@@ -278,8 +278,6 @@ class PendingJob:
         "came",
         "_last_annotation",  # for a policy's last annotation
         # for the queue:
-        "heap_index",  # the last known one; the heap may have changed since
-        "next_order",  # `order` after the next sort of the heap
         "queued",  # whether the job is in the `Backlog` and not parked
         "examined",  # whether it was examined since it arrived or an event concerned it alone
         # Key of the jobs refused together: the shape of its request and the signatures of the
@@ -313,7 +311,6 @@ class PendingJob:
     ) -> None:
         self.jobid = jobid
         self._priority = priority
-        self.heap_index = 0
         self.queued = False
         self.examined = False
         self.signature: Any = None
@@ -332,7 +329,6 @@ class PendingJob:
         self._last_annotation: Any = None
         self.came = -inf
         self.order: Any = -priority
-        self.next_order: Any = None
         if isinstance(request, AllocRequest):
             request.job = self
             if request.table is not None and request.table.order is not None:

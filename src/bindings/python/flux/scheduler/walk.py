@@ -26,9 +26,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, List, Protocol
 
 from flux.resource.pool.placement import room_kind
 
@@ -67,6 +67,22 @@ def entry_of(job: PendingJob) -> Entry:
     return job.order, job.jobid, job
 
 
+class _Block(List["Entry"]):
+    """Consecutive jobs of `OrderedJobs`, sorted."""
+
+    __slots__ = ("shortest",)
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        super().__init__(entries)
+        self.find_shortest()
+
+    def find_shortest(self) -> None:
+        #: A lower bound of their limits. The job with that limit may have left, which is noticed
+        # when a search for a shorter one fails: if many leave at once, each update would look at
+        # the rest of the block.
+        self.shortest: float = min([job.limit for _, _, job in self], default=inf)
+
+
 class OrderedJobs:
     """Jobs in queue order.
 
@@ -82,9 +98,9 @@ class OrderedJobs:
         self.count = len(entries)  # number of jobs
         self.is_deferred = False  # whether a rule keeps all of them from starting
         #: none is empty, unless it is the only one
-        self.blocks: list[list[Entry]] = [
-            list(entries[at : at + JOBS_PER_BLOCK]) for at in range(0, self.count, JOBS_PER_BLOCK)
-        ] or [[]]
+        self.blocks = [
+            _Block(entries[at : at + JOBS_PER_BLOCK]) for at in range(0, self.count, JOBS_PER_BLOCK)
+        ] or [_Block()]
 
     def __iter__(self) -> Iterator[PendingJob]:
         """Yield the jobs in order, as of now."""
@@ -98,14 +114,8 @@ class OrderedJobs:
 
     def head(self, most: int | None) -> list[PendingJob]:
         """Return the first `most` jobs (None: all), in order."""
-        if most is None:
-            return self.to_list()
-        found: list[PendingJob] = []
-        for block in self.blocks:
-            found += [job for _, _, job in block[: most - len(found)]]
-            if len(found) == most:
-                break
-        return found
+        jobs = (job for block in self.blocks for _, _, job in block)
+        return list(islice(jobs, most))
 
     @property
     def first(self) -> PendingJob:
@@ -132,43 +142,49 @@ class OrderedJobs:
             return blocks[number][at][2]
         return blocks[number + 1][0][2] if number + 1 < len(blocks) else None
 
-    def add(self, entry: Entry) -> int | None:
-        """Add a job (`entry_of`). Return the index of its block (-1: the last); None if that was
-        divided."""
+    def shorter_since(self, position: Position | None, limit: float) -> PendingJob | None:
+        """Return the first job from a position on (None: of all) with a limit below `limit` seconds,
+        or None. Looks at each block in between, and at the jobs of one or two."""
+        blocks = self.blocks
+        begin = 0 if position is None or len(blocks) == 1 else self._block(position)
+        for number in range(begin, len(blocks)):
+            block = blocks[number]
+            if block.shortest < limit:
+                if position is not None and number == begin and block[0] < position:
+                    jobs = block[bisect_left(block, position) :]
+                else:
+                    jobs = block
+                for _, _, job in jobs:
+                    if job.limit < limit:
+                        return job
+                block.find_shortest()
+        return None
+
+    def add(self, entry: Entry) -> None:
+        """Add a job (`entry_of`)."""
         self.count += 1
-        at, block = -1, self.blocks[-1]
+        at, block, limit = -1, self.blocks[-1], entry[2].limit
         if not block or block[-1] < entry:  # usually it is the last
             block.append(entry)
         else:
             at = self._block(entry[:2])
             block = self.blocks[at]
             insort(block, entry)
-        if len(block) <= JOBS_PER_BLOCK:
-            return at
-        self._divide(at % len(self.blocks))
-        return None
+        if limit < block.shortest:
+            block.shortest = limit
+        if len(block) > JOBS_PER_BLOCK:
+            half, end = len(block) // 2, at % len(self.blocks) + 1
+            self.blocks[end - 1 : end] = _Block(block[:half]), _Block(block[half:])
 
-    def remove(self, job: PendingJob) -> int | None:
-        """Remove a job. Return the index of its block; None if that is gone."""
+    def remove(self, job: PendingJob) -> None:
+        """Remove a job."""
         self.count -= 1
         blocks, position = self.blocks, (job.order, job.jobid)
         at = self._block(position) if len(blocks) > 1 else 0
         block = blocks[at]
         del block[bisect_left(block, position)]
-        if block or len(blocks) == 1:
-            return at
-        self._drop(at)
-        return None
-
-    def _divide(self, at: int) -> None:
-        """Divide a block in two."""
-        block = self.blocks[at]
-        half = len(block) // 2
-        self.blocks[at : at + 1] = block[:half], block[half:]
-
-    def _drop(self, at: int) -> None:
-        """Remove an empty block."""
-        del self.blocks[at]
+        if not block:
+            blocks[at : at + 1] = [] if len(blocks) > 1 else [_Block()]
 
     def _block(self, position: Position) -> int:
         """Return the index of the block that contains a position, or ends before it; 0 if the
@@ -180,13 +196,9 @@ class OrderedJobs:
 
 class JobGroup(OrderedJobs):
     """Jobs with one signature and without promises: in a backlog, or deferred by a rule for one
-    cause.
+    cause."""
 
-    Each block has its shortest limit: the search for the next job with a limit below some value
-    looks at each block in between, and at the jobs of one or two.
-    """
-
-    __slots__ = ("signature", "ranks", "request", "shortest", "_left", "known_possible")
+    __slots__ = ("signature", "ranks", "request", "known_possible")
 
     def __init__(self, signature: Any) -> None:
         super().__init__()
@@ -196,66 +208,20 @@ class JobGroup(OrderedJobs):
         self.request: Any = None
         #: number of the check, by a policy, that they could run at all; 0: there was none
         self.known_possible = 0
-        #: Per block, a lower bound of the limits; infinity in a block without jobs. The job with
-        # that limit may have left, which is noticed when a search for a shorter one fails: if many
-        # leave at once, each update would look at the rest of the block.
-        self.shortest: list[float] = [inf]
-        self._left: list[bool] = [False]
 
     @property
     def is_readmitted(self) -> bool:
         """Whether it has a job, and no rule keeps all of them from starting."""
         return bool(self.count) and not self.is_deferred
 
-    def add(self, entry: Entry) -> int | None:
-        job = entry[2]
-        self.request = job.resource_request
-        at = super().add(entry)
-        if at is not None and job.limit < self.shortest[at]:
-            self.shortest[at] = job.limit
-        return at
+    @property
+    def shortest(self) -> float:
+        """A lower bound of the limits, in seconds.  O(blocks)."""
+        return min([block.shortest for block in self.blocks])
 
-    def remove(self, job: PendingJob) -> int | None:
-        at = super().remove(job)
-        if at is not None and not self.count:
-            self.shortest[at], self._left[at] = inf, False
-        elif at is not None and job.limit == self.shortest[at]:
-            self._left[at] = True
-        return at
-
-    def shorter_since(self, position: Position | None, limit: float) -> PendingJob | None:
-        """Return the first job from a position on (None: of all) with a limit below `limit` seconds,
-        or None."""
-        blocks, shortest = self.blocks, self.shortest
-        end = len(blocks)
-        begin = 0 if position is None or end == 1 else self._block(position)
-        for number in range(begin, end):
-            if shortest[number] < limit:
-                block = blocks[number]
-                if number == begin and position is not None and block[0] < position:
-                    block = block[bisect_left(block, position) :]
-                for _, _, job in block:
-                    if job.limit < limit:
-                        return job
-                if self._left[number]:
-                    self._find_shortest(number)
-        return None
-
-    def _divide(self, at: int) -> None:
-        super()._divide(at)
-        self.shortest[at : at + 1] = inf, inf
-        self._left[at : at + 1] = False, False
-        self._find_shortest(at)
-        self._find_shortest(at + 1)
-
-    def _drop(self, at: int) -> None:
-        super()._drop(at)
-        del self.shortest[at], self._left[at]
-
-    def _find_shortest(self, at: int) -> None:
-        """Compute the shortest limit of a block from all of its jobs."""
-        self.shortest[at] = min([one.limit for _, _, one in self.blocks[at]], default=inf)
-        self._left[at] = False
+    def add(self, entry: Entry) -> None:
+        self.request = entry[2].resource_request
+        super().add(entry)
 
 
 class RoomIndex:
@@ -316,7 +282,7 @@ class RoomIndex:
             if too_long == inf:
                 found += [group for _, _, group in groups]
             else:
-                found += [group for _, _, group in groups if min(group.shortest) < too_long]
+                found += [group for _, _, group in groups if group.shortest < too_long]
         return found
 
 
