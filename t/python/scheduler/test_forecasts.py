@@ -24,10 +24,7 @@ def test_a_promise_that_fair_share_will_take_is_not_told_again_and_again():
     rig.arrive(4, jobspec(1, duration=10), wait=20)
     rig.free(4, wait=5)
     told = [one["annotations"]["sched"] for one in rig.answers(2)]
-    assert [one["t_estimate_kind"] for one in told if "t_estimate" in one] == [
-        "promised",
-        "planned",
-    ]
+    assert [one["t_estimate_kind"] for one in told if "t_estimate" in one] == ["planned"]
 
 
 class _Later(AdmissionRule):

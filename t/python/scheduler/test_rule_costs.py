@@ -78,7 +78,7 @@ def test_an_end_costs_the_same_however_many_jobs_wait(module, case):
 @pytest.mark.parametrize(
     "case, asks, most",
     [
-        ("all", WHOLE_NODES, 45),
+        ("all", WHOLE_NODES, 70),
         ("placement", WHOLE_NODES, 100),
         ("sharing", PARTS_OF_NODES, 100),
         ("limits", MANY_SHAPES, 140),

@@ -9,8 +9,6 @@ is kept and sent later; a reason is not, since the forecast requested for that t
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Callable, Protocol
@@ -50,7 +48,7 @@ SAME_TIME_S = 0.1
 class _Sent:
     """The annotations sent for one job."""
 
-    __slots__ = ("at", "estimate", "kind", "later", "odds", "reason", "refuted", "timed")
+    __slots__ = ("at", "estimate", "kind", "later", "odds", "reason")
 
     def __init__(self) -> None:
         self.at: float | None = None  # time of the last annotation
@@ -60,8 +58,6 @@ class _Sent:
         self.odds: tuple[float, float] | None = None  # the likely start, and the nine-of-ten start
         #: estimate to send after the quiet time, and its kind
         self.later: tuple[float | None, str | None] | None = None
-        self.refuted: float | None = None  # promise with which the last projection disagreed
-        self.timed = False  # whether the job is in the heap of quiet jobs
 
 
 class _WaitLimits(Protocol):
@@ -92,15 +88,9 @@ class Forecasts:
         #: whether annotations have a reader; in a simulation of starts they have none
         self.are_read = host.wants_forecast
         self.sent: dict[int, _Sent] = {}  # by job id
-        #: heap of (time, number, job): ends of quiet times. A job that requested again is there
-        #: twice; the entries compare only within one order of the queue.
-        self._quiet: list[tuple[float, int, PendingJob]] = []
-        self._numbers = itertools.count()
         self._timer = host.handle.timer_watcher_create(0.0, self._expired)
-        self._armed_for = math.inf
-        #: when reasons were last found, and whether to find them when the timer expires
-        self._reasons_at = -math.inf
-        self._forecast_due = False
+        self._due = math.inf  # time of the next forecast asked for
+        self._reasons_at = -math.inf  # when reasons were last found
         self._not_before = 0.0  # time of the next estimates
         self._why_failed = False  # whether an error of `why` was logged
 
@@ -122,11 +112,8 @@ class Forecasts:
             when = sent.at + QUIET_TIME_S
         if now >= when:
             return True
-        sent = sent or self._of(job)
-        if not sent.timed:
-            sent.timed = True
-            heapq.heappush(self._quiet, (when, next(self._numbers), job))
-            self._arm(when - now)
+        if when < self._due:
+            self.ask_for_forecast(when - now)
         return False
 
     def _estimate(self, job: PendingJob, when: float | None, kind: str | None) -> None:
@@ -197,8 +184,12 @@ class Forecasts:
 
     def ask_for_forecast(self, seconds: float) -> None:
         """Request a forecast after `seconds`, unless an earlier one is due."""
-        self._forecast_due = True
-        self._arm(seconds)
+        seconds = max(SAME_TIME_S, seconds)
+        when = self._clock.now() + seconds
+        if when < self._due:
+            self._due = when
+            self._timer.stop()
+            self._timer.reset(after=seconds)
 
     def _tell(self, job: PendingJob, sent: _Sent, sched: dict[str, Any]) -> None:
         now = self._clock.now()
@@ -206,33 +197,16 @@ class Forecasts:
             sent.at = now
         job.request.annotate({"sched": sched})
 
-    def _arm(self, seconds: float) -> None:
-        seconds = max(SAME_TIME_S, seconds)
-        when = self._clock.now() + seconds
-        if when < self._armed_for:
-            self._armed_for = when
-            self._timer.stop()
-            self._timer.reset(after=seconds)
-
     def _expired(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        quiet, now = self._quiet, self._clock.now()
-        waits, self._forecast_due = self._forecast_due, False
-        while quiet and quiet[0][0] <= now:
-            job = heapq.heappop(quiet)[2]
-            sent = self.sent.get(job.jobid)
-            if sent is not None and not job.request.finalized:
-                sent.timed = False
-                waits = True
-                if sent.later is not None:
-                    self._errors.guard("estimate", self._estimate, job, *sent.later)
-        self._armed_for = math.inf
-        if quiet:
-            self._arm(quiet[0][0] - now)
-        if waits:
-            # Reasons and estimates rest for different times: if both could be put off again, each
-            # would ask for the other's forecast, without end.
-            self._reasons_at = -math.inf
-            self._forecast()
+        self._due = math.inf
+        for jobid, later in [(id, sent.later) for id, sent in self.sent.items() if sent.later]:
+            job = self._policy.pending(jobid)
+            if job is not None and not job.request.finalized:
+                self._errors.guard("estimate", self._estimate, job, *later)
+        # Reasons and estimates rest for different times: if both could be put off again, each
+        # would ask for the other's forecast, without end.
+        self._reasons_at = -math.inf
+        self._forecast()
 
     # -- when jobs start ---------------------------------------------------------------------------
 
@@ -248,18 +222,11 @@ class Forecasts:
 
     def promised(self, job: PendingJob, when: float | None, kind: str) -> None:
         """Send the promised start of a job (seconds since the epoch; None: unknown). If a
-        projection follows, it is left to that where it is only planned, or differs from the start
-        in the last one."""
-        if self.are_read and self._policy.estimate_depth > 0:
-            expected, shown = self.estimate_of(job)
-            late = 0.0 if expected is None or when is None else when - expected
-            is_other = late > ESTIMATE_GRAIN_S or (shown == "planned" and late < -ESTIMATE_GRAIN_S)
-            sent = self.sent.get(job.jobid)
-            is_other |= sent is not None and when is not None and when == sent.refuted
-            if kind == "planned" or is_other:
-                self._note_promise(job, when, kind)
-                return
-        self.show_estimate(job, when, kind)
+        projection follows, it is left to that."""
+        if self.are_read and self._policy.estimate_depth:
+            self._note_promise(job, when, kind)
+        else:
+            self.show_estimate(job, when, kind)
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
         if self.wait_limits.engaged:
@@ -311,9 +278,7 @@ class Forecasts:
         promised = decision.promised_start(job)
         if promised is not None:
             least, most = (late or 0.0, math.inf) if when is None else (when, when)
-            is_kept = least - ESTIMATE_GRAIN_S <= promised <= most + ESTIMATE_GRAIN_S
-            self._of(job).refuted = None if is_kept else promised
-            if is_kept:
+            if least - ESTIMATE_GRAIN_S <= promised <= most + ESTIMATE_GRAIN_S:
                 self.show_estimate(job, promised, "promised")
                 return
         self._estimate(job, when, "planned" if decision.looks_past_heads else None)
