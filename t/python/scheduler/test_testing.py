@@ -8,7 +8,7 @@ import pytest
 from peers import Guide
 
 from flux.scheduler import Scheduler
-from flux.scheduler.testing import FakeInstance, SchedulerErrors
+from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec, make_R
 
 
 @pytest.fixture
@@ -266,6 +266,13 @@ def test_an_event_reaches_a_policy_that_has_subscribed():
     instance.publish("site.weather", {})
     instance.run_until_idle()
     assert heard == [{"watts": 7}]
+
+
+def test_dicts_of_the_builders_are_passed_by_name(instance):
+    with pytest.raises(TypeError, match="passed as R="):
+        FakeInstance(make_R(4))
+    with pytest.raises(TypeError, match="passed as jobspec="):
+        instance.submit(jobspec(4))
 
 
 def test_two_runs_of_one_test_are_the_same():

@@ -91,6 +91,8 @@ class FakeInstance:
         clock: Any = None,
         estimates: bool = True,
     ) -> None:
+        if isinstance(nodes, dict):
+            raise TypeError("nodes: expected a number: an R is passed as R=")
         if R is None:
             R = builders.make_R(nodes, cores, gpus)
         self.reactor = Reactor(VirtualClock(start_time) if clock is None else clock)
@@ -237,6 +239,8 @@ class FakeInstance:
         Returns:
             FakeJob: the job; the scheduler learns of it when the instance runs next
         """
+        if isinstance(nodes, dict):
+            raise TypeError("nodes: expected a number or range: a jobspec is passed as jobspec=")
         if jobspec is None:
             jobspec = builders.jobspec(
                 slots, cores, gpus, nodes, duration, exclusive, constraints, **system
