@@ -11,12 +11,11 @@ import heapq
 import math
 import os
 import sys
-from syslog import LOG_WARNING
 
 from flux.simulate.engine import peers
 from flux.simulate.engine.loop import DirectHandle, ForecastHandle, Loop, OddsHandle, Scheduler
 from flux.simulate.engine.manager import Manager
-from flux.simulate.job import followers, userids
+from flux.simulate.job import userids
 from flux_engine.formats import idset, rset, states
 from flux_engine.kernel.watchdog import Watchdog, place
 
@@ -63,7 +62,6 @@ class LeanEngine:
         self.epoch = epoch
         self.grain = grain
         self.forecast = forecast
-        self.observer, self.annotated = observer, observer.annotated
         #: set to end the run at the next instant
         self.interrupted = False
         #: whether to report a scheduler that does not return to its reactor
@@ -82,7 +80,6 @@ class LeanEngine:
             (job.submit + epoch, index) for index, job in enumerate(jobs) if job.after is None
         )
         self._next_time, self._next = next(self._coming, NO_JOB)
-        self._followers = followers(jobs)
         #: number of followers to be submitted after a think time
         self._thinking = 0
         #: number of submitted jobs, and so the id of the latest
@@ -90,7 +87,6 @@ class LeanEngine:
         self._ends = []
         self._actions = []
         self._serial = 0
-        self._hooks = {}
         for seconds, function in actions:
             self.at(seconds, function)
         self._idle_rounds = 0
@@ -99,11 +95,11 @@ class LeanEngine:
         self.kernel = Loop(epoch, self._advance)
         self.log = peers.Log(self.kernel)
         self.resource = peers.Resource(self.kernel, machine.R, config)
+        self.history = self.resource.history
         users = userids([*jobs, *(job for job, _, _, _ in running)])
-        self.manager = Manager(self.kernel, self, self.resource, config, users)
+        self.manager = Manager(self.kernel, self, observer, config, users)
         values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
-        peers.start_broker(self.kernel, values, config)
-        peers.start_job_info(self.kernel, self.manager)
+        peers.start_broker(self.kernel, values, config, self.manager)
         self.task = None
         #: id of the latest job that belongs to no trace
         self._other = len(jobs) + len(running)
@@ -111,22 +107,12 @@ class LeanEngine:
         if down:
             self.resource.down(self.resource.ranks_of(down))
         for number, (job, R, start, end) in enumerate(running, len(jobs) + 1):
-            active = self.manager.adopt(number, job, R, start)
-            self.end_at(active, end)
-            observer.other_began(active)
+            self.end_at(self.manager.adopt(number, job, R, start), end)
 
     @property
     def now(self):
         """Seconds since the start of the workload."""
         return self.kernel.time - self.epoch
-
-    @property
-    def history(self):
-        """[(seconds since the epoch, bounds of the ranks available from then on)]"""
-        return self.resource.history
-
-    def _place_of_scheduler(self):
-        return self.kernel.steps, len(self.task.inbox)
 
     def _stuck(self, frame, seconds):
         text = f"has not come back to its reactor for {seconds:.0f} s of processor time"
@@ -140,7 +126,7 @@ class LeanEngine:
             asked = OddsHandle if self.submitted else DirectHandle
             handle = ForecastHandle if self.forecast else asked
             self.task = Scheduler(self.kernel, *module, handle, self.entry)
-            watchdog = Watchdog(self._place_of_scheduler, self._stuck)
+            watchdog = Watchdog(lambda: (self.kernel.steps, len(self.task.inbox)), self._stuck)
             with watchdog if self.is_watched else contextlib.nullcontext():
                 self.task.run()
             if self.kernel.failure is not None:
@@ -178,12 +164,7 @@ class LeanEngine:
 
     def on(self, event, id, function):
         """Have ``function(engine)`` called at the "submit", "start" or "end" of a job of the trace."""
-        self._hooks.setdefault((event, id), []).append(function)
-
-    def _happened(self, event, active):
-        # Deferred: the current event may be the scheduler's answer.
-        for function in self._hooks.pop((event, active.job.id), ()):
-            self.at(self.now, function)
+        self.manager.hooks.setdefault((event, id), []).append(function)
 
     def has_work(self):
         """Whether a job runs, or a submission is due."""
@@ -263,7 +244,11 @@ class LeanEngine:
             # Convention 2 of golden/schedules/README.md: at an instant, the first pass of a planner
             # by limits already counts as free the resources of jobs whose limits end then.
             self._instant = when
-            self._end_at_limits(when)
+            for entry in sorted(entry for entry in self._ends if entry[0] <= when):
+                active = entry[2]
+                limit = active.limit or active.job.limit
+                if active.end_entry is entry and limit and active.job.run >= limit:
+                    self.manager.finish(active)
         return True
 
     def _next_event(self):
@@ -279,30 +264,12 @@ class LeanEngine:
             when = self._actions[0][0]
         return None if when == math.inf else when
 
-    def _end_at_limits(self, when):
-        """End the jobs that are at their limits; other ends at this instant keep their turn."""
-        due = []
-        while self._ends and self._ends[0][0] <= when:
-            due.append(heapq.heappop(self._ends))
-        for entry in due:
-            active = entry[2]
-            limit = active.limit or active.job.limit
-            if active.end_entry is entry and limit and active.job.run >= limit:
-                self._finish(active)
-            else:
-                heapq.heappush(self._ends, entry)
-
     # Each step processes one event, which is due.
 
     def _end(self):
         entry = heapq.heappop(self._ends)
         if entry[2].end_entry is entry:
-            self._finish(entry[2])
-
-    def _finish(self, active):
-        limit = active.limit or active.job.limit
-        timeout = limit and active.job.run > limit
-        self.manager.finish(active, states.TIMEOUT if timeout else states.COMPLETED)
+            self.manager.finish(entry[2])
 
     def _act(self):
         heapq.heappop(self._actions)[2](self)
@@ -314,56 +281,22 @@ class LeanEngine:
 
     def _arrive(self, index):
         self._arrived += 1
-        self.observer.submitted(index, self.kernel.time)
         active = self.manager.submit(self._arrived, index, self.jobs[index])
-        if self._hooks:
-            self._happened("submit", active)
         if self.submitted is not None:
             self.submitted(active)
 
-    def _follow(self, index):
-        """Arrange the submission of the jobs that follow an ended job."""
-        for follower in self._followers.pop(index, ()):
-            when = self.jobs[follower].submission_after(self.now)
-            self._thinking += 1
-            self.at(when, lambda engine, index=follower: self._arrive_thinking(index))
+    def follow(self, index):
+        """Arrange the submission of a job that follows one that ends now."""
 
-    def _arrive_thinking(self, index):
-        self._thinking -= 1
-        self._arrive(index)
+        def arrive(engine):
+            self._thinking -= 1
+            self._arrive(index)
 
-    # -- told by the manager ------------------------------------------------------------------------------
-
-    def began(self, active):
-        self.end_at(active, self.kernel.time + active.job.seconds)
-        if self._hooks:
-            self._happened("start", active)
-        if active.index < 0:
-            self.observer.other_began(active)
-        else:
-            self.observer.began(active)
+        self._thinking += 1
+        self.at(self.jobs[index].submission_after(self.now), arrive)
 
     def end_at(self, active, when):
         """Schedule the end of a running job, in seconds since the epoch."""
         self._serial += 1
         active.end_entry = (when, self._serial, active)
         heapq.heappush(self._ends, active.end_entry)
-
-    def ended(self, active, how):
-        active.end_entry = None
-        if self._hooks:
-            self._happened("end", active)
-        if active.index < 0:
-            self.observer.other_ended(active)
-        else:
-            self.observer.ended(active, how)
-        if self._followers:
-            self._follow(active.index)
-
-    def rejected(self, active, note):
-        if active.index >= 0:
-            self.observer.rejected(active, note)
-        else:
-            self.log.add(LOG_WARNING, f"job {active.job.id} of the script: {note}")
-        if self._followers:
-            self._follow(active.index)

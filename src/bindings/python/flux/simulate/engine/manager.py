@@ -9,9 +9,10 @@ submission, and a run as long as in the trace.
 import errno
 import marshal
 import re
+from syslog import LOG_WARNING
 
 from flux.simulate.engine.loop import AllocMessage, LastMessage, Peer, Receiver
-from flux.simulate.job import jobspec
+from flux.simulate.job import followers, jobspec
 from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.job_manager.job import Jobs, SchedulableJob, merge_annotations
@@ -117,11 +118,13 @@ class Manager(Peer):
     """The service ``job-manager`` as a scheduler sees it.
 
     Args:
-        observer: receives ``began(job)``, ``rejected(job, note)``, ``ended(job, how)``, where `how`
-            is a result of `states`, and ``annotated(job)``
+        engine (LeanEngine): is told when jobs are to end, and which of them follow others
+        observer (Observer): is told of the jobs
         userids (dict): user name -> user id
 
     Attributes:
+        hooks (dict): ("submit", "start" or "end", id of a job in the trace) -> functions of the
+            engine to call at that event
         jobs (dict): id -> ActiveJob
         waiting (int): number of jobs neither started nor refused
         running (int): number of jobs that hold resources
@@ -129,9 +132,12 @@ class Manager(Peer):
 
     name = "job-manager"
 
-    def __init__(self, kernel, observer, resource, config, userids):
+    def __init__(self, kernel, engine, observer, config, userids):
         super().__init__(kernel)
+        self.engine = engine
         self.observer, self.annotated = observer, observer.annotated
+        self.hooks = {}
+        self._followers = followers(engine.jobs)
         self.jobs = {}
         self.default_queue = default_queue(config)
         self.userids = userids
@@ -146,7 +152,7 @@ class Manager(Peer):
         self.table = Jobs()
         self.table.active = self.jobs
         more = {"holders": self.holders, "ended": self.alloc_ended}
-        more["acquired"] = lambda: resource.acquired
+        more["acquired"] = lambda: engine.resource.acquired
         self.sched = QuickSched(self, self.table, self, self.queues, **more)
         self.methods = {
             "sched-hello": self.sched.hello,
@@ -161,12 +167,14 @@ class Manager(Peer):
     # -- called by the engine -----------------------------------------------------------------------
 
     def submit(self, id, index, job):
-        """Submit a job."""
+        """Submit a job; `index` is -1 for one of no trace."""
         queue = (job.queue or self.default_queue) if self.queues.are_named else None
         userid = self.userids.get(job.user, OWNER)
         active = ActiveJob(id, index, job, self.kernel.time, queue, userid)
         self.jobs[id] = active
         self.waiting += 1
+        if index >= 0:
+            self.observer.submitted(index, self.kernel.time)
         if queue not in self.queues.table:
             # job-ingest's error.
             text = "no queue specified" if queue is None else f"Invalid queue '{queue}' specified"
@@ -174,6 +182,8 @@ class Manager(Peer):
         else:
             active.jobspec = self._packed(job, queue)
             self.sched.enqueue(active)
+        if self.hooks:
+            self._call_hooks("submit", active)
         return active
 
     def adopt(self, id, job, R, start):
@@ -184,6 +194,7 @@ class Manager(Peer):
         active.state, active.R, active.start = states.RUN, R, start
         self.jobs[id] = active
         self.running += 1
+        self.observer.began(active)
         return active
 
     def _packed(self, job, queue):
@@ -200,14 +211,34 @@ class Manager(Peer):
                 self._specs[key] = packed
         return packed
 
-    def finish(self, active, how=states.COMPLETED):
-        """End a running job."""
+    def finish(self, active, how=None):
+        """End a running job; `how` None: by itself, or at its limit."""
+        if how is None:
+            limit = active.limit or active.job.limit
+            how = states.TIMEOUT if limit and active.job.run > limit else states.COMPLETED
         self.running -= 1
         del self.jobs[active.id]
         active.state = states.INACTIVE
         active.end = self.kernel.time
+        active.end_entry = None
         self.sched.give_back(active.id, active.R)
+        self._ended(active, how)
+
+    def _ended(self, active, how):
         self.observer.ended(active, how)
+        if self.hooks:
+            self._call_hooks("end", active)
+        if self._followers:
+            self._let_follow(active.index)
+
+    def _let_follow(self, index):
+        for follower in self._followers.pop(index, ()):
+            self.engine.follow(follower)
+
+    def _call_hooks(self, event, active):
+        # Deferred: the current event may be the scheduler's answer.
+        for function in self.hooks.pop((event, active.job.id), ()):
+            self.engine.at(self.engine.now, function)
 
     def cancel(self, active, how=states.CANCELED):
         """End a pending or running job."""
@@ -219,7 +250,7 @@ class Manager(Peer):
             self.waiting -= 1
             was_pending = active.alloc_pending
             self.sched.withdraw(active)
-            self.observer.ended(active, how)
+            self._ended(active, how)
             if not was_pending:
                 self.jobs.pop(active.id, None)
 
@@ -265,14 +296,22 @@ class Manager(Peer):
             active.start = self.kernel.time
             self.waiting -= 1
             self.running += 1
+            self.engine.end_at(active, active.start + active.job.seconds)
             self.observer.began(active)
+            if self.hooks:
+                self._call_hooks("start", active)
 
     def raise_exception(self, active, kind, severity, note, userid=None):
         del self.jobs[active.id]
         active.state = states.INACTIVE
         active.end = self.kernel.time
         self.waiting -= 1
-        self.observer.rejected(active, note)
+        if active.index >= 0:
+            self.observer.rejected(active, note)
+        else:
+            self.engine.log.add(LOG_WARNING, f"job {active.job.id} of the script: {note}")
+        if self._followers:
+            self._let_follow(active.index)
 
     def alloc_ended(self, active):
         self.jobs.pop(active.id, None)

@@ -83,8 +83,9 @@ class Lookup(Peer):
         self.serve(functions)
 
 
-def start_broker(kernel, attributes, config):
-    """Start the broker's services that a module uses; `attributes` is {name: value}."""
+def start_broker(kernel, attributes, config, manager):
+    """Start the broker's services that a module uses, and ``job-info``, which has R and jobspec of
+    active jobs; `attributes` is {name: value}."""
 
     def attribute(payload):
         name = payload["name"]
@@ -101,19 +102,6 @@ def start_broker(kernel, attributes, config):
     def commit(payload):
         return {"rootseq": next(version), "rootref": ""}
 
-    version = itertools.count(1)
-    Names(kernel)
-    Lookup(kernel, "attr", get=attribute)
-    Lookup(kernel, "config", get=lambda payload: config)
-    # Events are not published.
-    Lookup(kernel, "event", subscribe=nothing, unsubscribe=nothing, publish=nothing)
-    # Nothing is stored: R is read from job-info.
-    Lookup(kernel, "kvs", commit=commit, lookup=no_key)
-
-
-def start_job_info(kernel, manager):
-    """Start ``job-info``, which has R and jobspec of active jobs."""
-
     def lookup(payload):
         active = manager.jobs.get(payload["id"])
         known = {} if active is None else manager.known_of(active)
@@ -122,6 +110,14 @@ def start_job_info(kernel, manager):
                 raise OSError(errno.ENOENT, "invalid key")
         return {"id": payload["id"], **{key: known[key] for key in payload["keys"]}}
 
+    version = itertools.count(1)
+    Names(kernel)
+    Lookup(kernel, "attr", get=attribute)
+    Lookup(kernel, "config", get=lambda payload: config)
+    # Events are not published.
+    Lookup(kernel, "event", subscribe=nothing, unsubscribe=nothing, publish=nothing)
+    # Nothing is stored: R is read from job-info.
+    Lookup(kernel, "kvs", commit=commit, lookup=no_key)
     Lookup(kernel, "job-info", lookup=lookup)
 
 

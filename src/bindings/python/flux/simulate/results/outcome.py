@@ -109,6 +109,11 @@ class Outcome(Observer):
 
     def began(self, active):
         index = active.index
+        if index < 0:
+            start, units = round(active.start - self.epoch, 6), self._unit.allocated(active.R)
+            self.others[active.job.id] = [start, None, units]
+            self._change(max(start, 0.0), count_units(units))
+            return
         self.last = self.start[index] = in_microseconds(active.start - self.epoch)
         self.events.append(4 * index + START)
         job = active.job
@@ -129,6 +134,12 @@ class Outcome(Observer):
 
     def ended(self, active, how):
         index = active.index
+        if index < 0:
+            entry = self.others.get(active.job.id)
+            if entry is not None:
+                entry[1] = round(active.end - self.epoch, 6)
+                self._change(entry[1], -count_units(entry[2]))
+            return
         self.last = self.end[index] = in_microseconds(active.end - self.epoch)
         self.events.append(
             4 * index + (END if self.start[index] == self.start[index] else WITHDRAWAL)
@@ -138,17 +149,6 @@ class Outcome(Observer):
         if active.preempted is not None:
             self.how[index] = PREEMPTED
             self.notes[index], self.preempted_for[index] = active.preempted
-
-    def other_began(self, active):
-        start, units = round(active.start - self.epoch, 6), self._unit.allocated(active.R)
-        self.others[active.job.id] = [start, None, units]
-        self._change(max(start, 0.0), count_units(units))
-
-    def other_ended(self, active):
-        entry = self.others.get(active.job.id)
-        if entry is not None:
-            entry[1] = round(active.end - self.epoch, 6)
-            self._change(entry[1], -count_units(entry[2]))
 
     def _change(self, when, units):
         self.events.append(~len(self.changes))
