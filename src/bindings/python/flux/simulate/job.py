@@ -40,6 +40,10 @@ class Shape(NamedTuple):
 class Job:
     """One job of a workload, not changed by a simulation.
 
+    A reader of traces makes it with a `request` and without `shape`, with its submission in seconds
+    since the epoch (or since the start of a trace without a date), `limit` None if it has none, and
+    in `after` the id of the job that it follows; `workload.build` fits it to the machine.
+
     Attributes:
         id (str): its id in the trace
         submit (float): submission, seconds since the start of the workload
@@ -54,24 +58,25 @@ class Job:
         after ((int, float or None) or None): index of the job that it follows, and the seconds
             between the end of that job and its own submission; None: it is submitted at that end,
             but not before `submit`
-        status (int): its status in SWF; -1: unknown
+        status (int): its status in SWF: 1 completed, 0 failed, 5 cancelled, -1 unknown
         extra (dict or None): further attributes from the trace: ``jobspec`` to use unchanged,
             ``constraints``, ...
+        request ((int or None, int or None, int)): nodes, cores and GPUs in the trace, in all
+        wait (float or None): its wait in the trace's own schedule, seconds
     """
 
     __slots__ = (
         "id", "submit", "run", "limit", "shape", "size", "user", "group", "queue", "urgency", "extra", "after",
-        "status", "seconds",
+        "status", "seconds", "request", "wait",
     )  # fmt: skip
 
     def __init__(
-        self, id, submit, run, limit, shape, size, user=None, queue=None, urgency=16, extra=None, group=None,
-        after=None, status=-1,
+        self, id, submit, run, limit, shape=None, size=0, user=None, queue=None, urgency=16, extra=None, group=None,
+        after=None, status=-1, request=None, wait=None,
     ):  # fmt: skip
         self.id = id
         self.submit = submit
         self.run = run
-        self.limit = limit
         self.shape = shape
         self.size = size
         self.user = user
@@ -81,7 +86,14 @@ class Job:
         self.queue = queue
         self.urgency = urgency
         self.extra = extra
-        self.seconds = limit if limit and limit < run else run
+        self.request = request
+        self.wait = wait
+        self.set_limit(limit)
+
+    def set_limit(self, limit):
+        """Set the limit, and the time from start to end."""
+        self.limit = limit
+        self.seconds = limit if limit and limit < self.run else self.run
 
     def submission_after(self, end):
         """Return its submission, if the job that it follows ends at `end`; both in seconds."""

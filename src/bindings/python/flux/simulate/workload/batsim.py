@@ -4,7 +4,7 @@
 import json
 import math
 
-from flux.simulate.workload.record import Record
+from flux.simulate.job import Job
 from flux.simulate.workload.text import read_text
 
 
@@ -57,4 +57,4 @@ def _record(source, job, profiles):
     if size != int(size):
         source.notes.count("jobs have a size that is not whole: rounded up")
     # A resource of Batsim is a host.
-    return Record(name, submit, run, limit or None, math.ceil(size), None)
+    return Job(name, submit, run, limit or None, request=(math.ceil(size), None, 0))

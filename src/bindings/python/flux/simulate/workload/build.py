@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Build the jobs of a simulation, and their machine, from records."""
+"""Build the jobs of a simulation, and their machine, from those of a trace."""
 
 import functools
 import itertools
@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Optional
 
 from flux.scheduler.attributes import printable
@@ -18,7 +19,7 @@ from flux.simulate.workload import lublin
 from flux.simulate.workload.columns import moment
 from flux.simulate.workload.estimates import estimator
 from flux.simulate.workload.formats import reader
-from flux.simulate.workload.record import Notes, OptionError, Record, Source, check_count
+from flux.simulate.workload.record import Notes, OptionError, Source, check_count
 from flux.simulate.workload.text import counted, is_number
 from flux_engine.resource.inventory import Inventory
 from flux_engine.resource.state import targets
@@ -105,52 +106,53 @@ def build(options):
         raise OptionError(f"unit {options.unit!r}: expected node or core")
     notes = Notes()
     if options.model:
-        records, source = _modelled(options, notes)
+        jobs, source = _modelled(options, notes)
         name = options.model
     else:
-        records, source = _read(options, notes)
+        jobs, source = _read(options, notes)
         name = ", ".join(path.rsplit("/", 1)[-1] for path in options.traces)
-    if not records:
+    if not jobs:
         raise ValueError(
             "no job is left to simulate" + "".join(f"\n  {line}" for line in notes.lines())
         )
     if not options.model:
-        records = _in_order(records, notes)
-    records = _cut(records, options, notes)
-    if not options.status:
-        _warn_of_failed(records, notes)
-    machine, unit = _machine(records, source, options, notes)
-    return _assemble(records, machine, unit, options, notes, name)
+        _in_order(jobs, notes)
+    jobs = _cut(jobs, options, notes)
+    failed = sum(job.status in (0, 5) for job in jobs)
+    if failed and not options.status:
+        notes.warn(
+            f"{failed:,} of {len(jobs):,} jobs failed or were cancelled (status 0 or 5), and are included:"
+            " many studies leave them out. --status=1,-1 leaves them out, --status=0,1,5,-1 includes them without this warning"
+        )
+    machine, unit = _machine(jobs, source, options, notes)
+    usable = _usable(machine, options, notes)
+    epoch = jobs[0].submit
+    larger = _fit(jobs, machine, usable, unit, options, notes)
+    _follow(jobs, options, notes)
+    _look_at_users(jobs, notes)
+    workload = Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name, usable)
+    _warn(workload, larger)
+    return workload
 
 
 def _read(options, notes):
-    records, first = [], None
+    jobs, first = [], None
     for path in options.traces:
         source = Source(path, notes, options.status)
-        before = len(records)
-        records += reader(source, options.format)
-        if before and (records[0].submit < AGO) != (records[-1].submit < AGO):
+        before = len(jobs)
+        jobs += reader(source, options.format)
+        if before and (jobs[0].submit < AGO) != (jobs[-1].submit < AGO):
             text = "its times are seconds since the epoch and those of the other traces are not, or the other"
             raise source.error(0, f"{text} way round: mixed kinds have no order")
         if options.status and not source.has_statuses:
             raise OptionError(
                 f"status: {os.path.basename(path)} has no statuses: SWF has, a table with a column state, Flux's own records"
             )
-        if first is None:
-            first = source
-        else:
-            first.procs = max(first.procs or 0, source.procs or 0) or None
-            first.nodes = max(first.nodes or 0, source.nodes or 0) or None
-    return records, first
-
-
-def _warn_of_failed(records, notes):
-    failed = sum(record.status in (0, 5) for record in records)
-    if failed:
-        notes.warn(
-            f"{failed:,} of {len(records):,} jobs failed or were cancelled (status 0 or 5), and are included:"
-            " many studies leave them out. --status=1,-1 leaves them out, --status=0,1,5,-1 includes them without this warning"
-        )
+        first = first or source
+        for name in ("procs", "nodes"):
+            most = max(getattr(first, name) or 0, getattr(source, name) or 0)
+            setattr(first, name, most or None)
+    return jobs, first
 
 
 def _modelled(options, notes):
@@ -165,48 +167,46 @@ def _modelled(options, notes):
     if options.estimates == "none" and options.limits == "trace":
         options.estimates = "tsafrir"
         notes.fact("the model has no limits: --estimates=tsafrir is used")
-    records = [
-        Record(str(number), submit, float(run), None, size, None, 0, None, kind)
+    jobs = [
+        Job(str(number), submit, float(run), None, queue=kind, request=(size, None, 0))
         for number, (submit, run, size, kind) in enumerate(rows, 1)
     ]
-    return records, source
+    return jobs, source
 
 
-def _in_order(records, notes):
-    backwards = sum(1 for a, b in zip(records, records[1:]) if b.submit < a.submit)
+def _in_order(jobs, notes):
+    backwards = sum(1 for a, b in zip(jobs, jobs[1:]) if b.submit < a.submit)
     if backwards:
         text = "jobs come after a later one in the trace: sorted by submission"
         notes.count(text, None, backwards)
-        records = sorted(records, key=lambda record: record.submit)
+        jobs.sort(key=attrgetter("submit"))
     seen = {}
-    for index, record in enumerate(records):
-        name, times = record.id, seen.get(record.id, 1)
-        while name in seen:  # the trace may have a job "1#2" of its own
+    for job in jobs:
+        id, times = job.id, seen.get(job.id, 1)
+        while job.id in seen:  # the trace may have a job "1#2" of its own
             times += 1
-            name = f"{record.id}#{times}"
-        seen[name] = 1
-        if name != record.id:
-            seen[record.id] = times
+            job.id = f"{id}#{times}"
+        seen[job.id] = 1
+        if job.id != id:
+            seen[id] = times
             notes.count("jobs have the number of another one: #2, #3, ... is appended")
-            records[index] = record._replace(id=name)
-    return records
 
 
-def _cut(records, options, notes):
+def _cut(jobs, options, notes):
+    count = len(jobs)
     if options.window is not None:
-        low, high = _window(str(options.window), records[0].submit)
-        kept = [record for record in records if low <= record.submit < high]
-        if len(kept) < len(records):
+        low, high = _window(str(options.window), jobs[0].submit)
+        jobs = [job for job in jobs if low <= job.submit < high]
+        if len(jobs) < count:
             text = f"jobs left out: outside of the window {options.window}"
-            notes.count(text, None, len(records) - len(kept))
-        records = kept
-        if not records:
+            notes.count(text, None, count - len(jobs))
+        if not jobs:
             raise ValueError(f"no job is submitted in the window {options.window}")
-    if options.jobs and len(records) > options.jobs:
+    if options.jobs and len(jobs) > options.jobs:
         text = f"jobs left out: after the first {options.jobs:,}"
-        notes.count(text, None, len(records) - options.jobs)
-        records = records[: options.jobs]
-    return records
+        notes.count(text, None, len(jobs) - options.jobs)
+        jobs = jobs[: options.jobs]
+    return jobs
 
 
 def _window(text, first):
@@ -226,15 +226,15 @@ def _window(text, first):
     return low, high
 
 
-def _machine(records, source, options, notes):
+def _machine(jobs, source, options, notes):
     """Return the machine and the unit of sizes."""
     machine, unit = options.machine, options.unit
-    by_nodes = all(record.nodes for record in records)
+    by_nodes = all(job.request[0] for job in jobs)
     guessed = machine is None
     if guessed:
-        machine = _guess(records, source, options, by_nodes)
+        machine = _guess(jobs, source, options, by_nodes)
     notes.fact(f"machine: {machine} ({machine.source})")
-    sharing = next((record for record in records if _may_share(record)), None)
+    sharing = next((job for job in jobs if _may_share(job)), None)
     if sharing is not None and machine.cores != machine.nodes:
         by_nodes = False
         if unit == "node":
@@ -243,27 +243,22 @@ def _machine(records, source, options, notes):
         unit = "node" if machine.cores == machine.nodes or by_nodes else "core"
         what = "whole nodes" if unit == "node" else "cores, which may be anywhere"
         notes.fact(f"unit: {unit}: jobs get {what} (see --unit)")
-        if unit == "node":
-            _warn_of_parts(records, machine, notes)
+        each = machine.cores_per_node if machine.is_uniform and unit == "node" else 0
+        asked = (job.request for job in jobs)
+        parts = sum(1 for nodes, cores, _ in asked if nodes and cores and cores < nodes * each)
+        if parts > CUT * len(jobs):
+            notes.warn(
+                f"{parts:,} of {len(jobs):,} jobs have fewer cores than their nodes, of {each} cores each, and get whole"
+                " nodes: --unit=core gives them cores"
+            )
     if guessed and not options.nodes:
-        _compare_with_starts(records, machine, unit, notes)
+        _compare_with_starts(jobs, machine, unit, notes)
     return machine, unit
 
 
-def _warn_of_parts(records, machine, notes):
-    """Warn if jobs of the trace shared nodes, and now get whole ones."""
-    each = machine.cores_per_node if machine.is_uniform else 0
-    parts = sum(1 for one in records if one.nodes and one.cores and one.cores < one.nodes * each)
-    if parts > CUT * len(records):
-        notes.warn(
-            f"{parts:,} of {len(records):,} jobs have fewer cores than their nodes, of {each} cores each, and get whole"
-            " nodes: --unit=core gives them cores"
-        )
-
-
-def _may_share(record):
+def _may_share(job):
     """Whether a job has a jobspec of its own that does not ask for whole nodes."""
-    spec = (record.extra or {}).get("jobspec")
+    spec = (job.extra or {}).get("jobspec")
     return spec is not None and not all(
         one.get("type") == "node" and one.get("exclusive") for one in spec["resources"]
     )
@@ -275,14 +270,14 @@ ROUNDING = 1.05
 NAMED = 1.5
 
 
-def _compare_with_starts(records, machine, unit, notes):
+def _compare_with_starts(jobs, machine, unit, notes):
     """Warn if the trace's own schedule exceeds the machine."""
     events = []
-    for record in records:
-        if record.wait is not None and record.run:
-            size = _shape(record.request, machine, unit)[1]
-            start = record.submit + record.wait
-            events += [(start, size), (start + record.run, -size)]
+    for job in jobs:
+        if job.wait is not None and job.run:
+            size = _shape(job.request, machine, unit)[1]
+            start = job.submit + job.wait
+            events += [(start, size), (start + job.run, -size)]
     most = max(itertools.accumulate(change for _, change in sorted(events)), default=0)
     units = machine.units(unit)
     if most > units * (NAMED if "from the trace" in machine.source else ROUNDING):
@@ -293,44 +288,35 @@ def _compare_with_starts(records, machine, unit, notes):
         )
 
 
-def _warn_of_limits(jobs, notes):
-    if not any(job.limit for job in jobs):
-        notes.warn(
-            "no job has a limit, so the ends of running jobs are unknown, and no start can be planned after them."
-            " --estimates=tsafrir generates limits as users would choose, --limits=run takes the run time"
-        )
-
-
-def _guess(records, source, options, by_nodes):
-    per_node = options.cores_per_node
+def _guess(jobs, source, options, by_nodes):
+    per_node, gpus = options.cores_per_node, options.gpus_per_node
+    procs, nodes = source.procs, source.nodes
     if options.nodes:
-        return uniform(options.nodes, per_node or 1, options.gpus_per_node, "as given")
-    if source.R is not None and not per_node and not options.gpus_per_node:
+        nodes, origin = options.nodes, "as given"
+    elif source.R is not None and not per_node and not gpus:
         try:
             return Machine(source.R, "resource.R of the trace")
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise source.error(0, f"resource/R: no resource set: {exc}") from None
-    procs, nodes = source.procs, source.nodes
-    if procs or nodes:
-        if per_node:
-            nodes = math.ceil((procs or nodes) / per_node)
-            origin = "size from the trace, cores per node as given"
-        elif procs and nodes and procs % nodes == 0:
-            per_node, origin = procs // nodes, "size from the trace"
-        else:
-            nodes, per_node = procs or nodes, 1
-            origin = "size from the trace, each processor a node of its own"
-        return uniform(nodes, per_node, options.gpus_per_node, origin)
-    if by_nodes:
-        nodes = max(record.nodes for record in records)
-        cores = max(-(-(record.cores or 0) // record.nodes) for record in records)
-        gpus = options.gpus_per_node or max(-(-record.gpus // record.nodes) for record in records)
+    elif (procs or nodes) and per_node:
+        nodes = math.ceil((procs or nodes) / per_node)
+        origin = "size from the trace, cores per node as given"
+    elif procs and nodes and procs % nodes == 0:
+        per_node, origin = procs // nodes, "size from the trace"
+    elif procs or nodes:
+        nodes = procs or nodes
+        origin = "size from the trace, each processor a node of its own"
+    elif by_nodes:
+        asked = [job.request for job in jobs]
+        nodes = max(nodes for nodes, _, _ in asked)
+        per_node = per_node or max(-(-(cores or 0) // nodes) for nodes, cores, _ in asked)
+        gpus = gpus or max(-(-gpus // nodes) for nodes, _, gpus in asked)
         origin = "unknown: the size of the largest jobs; see --nodes"
-        return uniform(nodes, per_node or cores or 1, gpus, origin)
-    cores = max(record.cores or record.nodes for record in records)
-    per_node = per_node or 1
-    origin = "unknown: the size of the largest job; see --nodes"
-    return uniform(math.ceil(cores / per_node), per_node, options.gpus_per_node, origin)
+    else:
+        cores = max(cores or nodes for nodes, cores, _ in (job.request for job in jobs))
+        nodes = math.ceil(cores / (per_node or 1))
+        origin = "unknown: the size of the largest job; see --nodes"
+    return uniform(nodes, per_node or 1, gpus, origin)
 
 
 def _usable(machine, options, notes):
@@ -346,10 +332,12 @@ def _usable(machine, options, notes):
     return usable
 
 
-def _assemble(records, machine, unit, options, notes, name):
+def _fit(jobs, machine, usable, unit, options, notes):
+    """Give jobs their shapes, limits and times on a machine. Return the number of those that are
+    larger than it."""
     limit_of = _limits(options, notes)
     rng = random.Random(options.seed)
-    epoch = records[0].submit
+    epoch = jobs[0].submit
     scale, shake = options.scale_arrivals, options.shake
     if not isinstance(shake, numbers.Real) or not 0 <= shake < 1e9:
         raise OptionError(f"shake {shake!r}: expected seconds, 0 or more")
@@ -357,55 +345,36 @@ def _assemble(records, machine, unit, options, notes, name):
         raise OptionError(f"scale-arrivals {scale!r}: expected a number above 0")
     if scale != 1:
         notes.fact(f"times between submissions are multiplied by {scale:g}")
-    usable = _usable(machine, options, notes)
     total = usable.units(unit)
-    jobs, after, larger = [], {}, 0
-    # Each record is dropped when its job is built: memory would not hold a million of both.
-    records.reverse()
-    for _ in range(len(records)):
-        record = records.pop()
-        if record.after:
-            after[record.id] = record.after
-        shape, size = _shape(record.request, machine, unit)
-        limit = _same(limit_of(record, rng))
-        if limit and record.run > limit:
+    larger = 0
+    for job in jobs:
+        gpus = job.request[2]
+        job.shape, job.size = _shape(job.request, machine, unit)
+        job.request = None
+        job.set_limit(_same(limit_of(job, rng)))
+        if job.limit and job.run > job.limit:
             notes.count("jobs ran longer than their limit: they end at it")
-        if size > total or record.gpus > usable.gpus > 0:
+        if job.size > total or gpus > usable.gpus > 0:
             larger += 1
-        if record.gpus and not usable.gpus:
+        if gpus and not usable.gpus:
             notes.warn(
                 "jobs ask for GPUs, and the machine has none: the scheduler will refuse them. Give its size with"
                 " --nodes, --cores-per-node and --gpus-per-node"
             )
-        submit = (record.submit - epoch) * scale
+        submit = (job.submit - epoch) * scale
         if shake:
             submit += rng.uniform(0, shake)
-        submit = round(submit, 6) if submit % 1 else submit  # round() of whole seconds takes long
-        extra = record.extra
-        if extra is not None and "memory" in extra:
-            extra = _memory(extra, shape, options)
-        if extra is not None and "jobspec" in extra:
-            shape = None
-        jobs.append(
-            Job(
-                printable(record.id), submit, record.run, limit, shape, size, _name(record.user),
-                _name(record.queue), record.urgency, extra, _name(record.group), None, record.status,
-            )
-        )  # fmt: skip
+        # round() of whole seconds takes long
+        job.submit = round(submit, 6) if submit % 1 else submit
+        if job.extra is not None:
+            job.extra = _counted_memory(job, options)
+            if "jobspec" in (job.extra or ()):
+                job.shape = None
+        job.id = printable(job.id)
+        job.user, job.queue, job.group = _name(job.user), _name(job.queue), _name(job.group)
     if shake:
-        jobs.sort(key=lambda job: job.submit)
-    _follow(jobs, after, options, notes)
-    _look_at_users(jobs, notes)
-    _warn_of_limits(jobs, notes)
-    if larger:
-        notes.warn(
-            f"{larger:,} of {len(jobs):,} jobs request more than the machine has: the scheduler denies them, and they are"
-            " in no figure"
-        )
-    workload = Workload(jobs, machine, unit, epoch if epoch > 1e6 else 0.0, notes, name, usable)
-    _warn_of_cuts(jobs, notes)
-    _warn_of_load(workload, notes)
-    return workload
+        jobs.sort(key=attrgetter("submit"))
+    return larger
 
 
 @functools.lru_cache(4096)
@@ -415,7 +384,19 @@ def _name(text):
     return text if text is None else printable(text)
 
 
-def _warn_of_cuts(jobs, notes):
+def _warn(workload, larger):
+    """Warn of a workload whose results would mislead; `larger` of its jobs exceed the machine."""
+    jobs, notes = workload.jobs, workload.notes
+    if not any(job.limit for job in jobs):
+        notes.warn(
+            "no job has a limit, so the ends of running jobs are unknown, and no start can be planned after them."
+            " --estimates=tsafrir generates limits as users would choose, --limits=run takes the run time"
+        )
+    if larger:
+        notes.warn(
+            f"{larger:,} of {len(jobs):,} jobs request more than the machine has: the scheduler denies them, and they are"
+            " in no figure"
+        )
     cut = [job for job in jobs if job.limit and job.run > job.limit]
     area = math.fsum(job.size * job.run for job in jobs)
     lost = math.fsum(job.size * (job.run - job.limit) for job in cut)
@@ -424,16 +405,13 @@ def _warn_of_cuts(jobs, notes):
             f"{100 * len(cut) / len(jobs):.1f} % of the jobs are cut at their limits, and with them {100 * lost / area:.1f} %"
             " of the area: are the limits in seconds? --limits=run takes the run time"
         )
-
-
-def _warn_of_load(workload, notes):
     load = round(workload.offered_load(), 2)  # as it is shown
     if 1 < load < math.inf:
         notes.warn(
             f"the offered load is {load:.2f}: more work is submitted than the machine can do, so waits grow with"
             " the length of the trace and mean little. --scale-arrivals or more --nodes reduce it"
         )
-    times = [job.submit for job in workload.jobs]
+    times = [job.submit for job in jobs]
     span = times[-1] - times[0]
     # nights are not gaps
     gap, after = max(((b - a, a) for a, b in zip(times, times[1:])), default=(0.0, 0.0))
@@ -444,25 +422,26 @@ def _warn_of_load(workload, notes):
         )
 
 
-def _follow(jobs, after, options, notes):
-    """Let jobs follow others as in the trace; `after` is {id: (id, seconds or None)}."""
-    if options.dependencies and not after:
+def _follow(jobs, options, notes):
+    """Let jobs follow others as in the trace: by the index of that job instead of its id."""
+    following = [job for job in jobs if job.after]
+    if options.dependencies and not following:
         notes.warn("no job of the trace follows another one: --dependencies changes nothing")
-    if after and not options.dependencies:
+    if following and not options.dependencies:
         text = "jobs follow another job: they do not wait for it (--dependencies)"
-        notes.count(text, None, len(after))
-    if not after or not options.dependencies:
+        notes.count(text, None, len(following))
+        for job in following:
+            job.after = None
         return
-    places = {job.id: index for index, job in enumerate(jobs)}
-    for index, job in enumerate(jobs):
-        if job.id not in after:
-            continue
-        former, think = after[job.id]
+    places = {job.id: index for index, job in enumerate(jobs)} if following else {}
+    for job in following:
+        former, think = job.after
         place = places.get(former)
-        if place is None or place >= index:
+        if place is None or place >= places[job.id]:
             # Outside the window or left out, or a later job, which cannot have been waited for.
             text = "jobs follow a job that is not there before them: they come in by the clock"
             notes.count(text)
+            job.after = None
             continue
         job.after = (place, think)
         notes.count("jobs come in when the job they follow is over, and their user has thought")
@@ -482,28 +461,28 @@ def _look_at_users(jobs, notes):
 
 
 def _limits(options, notes):
-    """Return ``limit(record, rng)`` for the options."""
+    """Return ``limit(job, rng)`` for the options."""
     text = str(options.limits)
     if text == "run":
-        return lambda record, rng: max(record.run, 1.0)
+        return lambda job, rng: max(job.run, 1.0)
     if text[:1] == "x":
         factor = float(text[1:]) if is_number(text[1:]) else 0.0
         if not 1 <= factor < 1e9:
             raise OptionError(f"limits {text!r}: expected xF with F at least 1")
-        return lambda record, rng: max(record.run, 1.0) * factor
+        return lambda job, rng: max(job.run, 1.0) * factor
     if text != "trace":
         raise OptionError(f"limits {text!r}: expected trace, run or xF")
     estimate = None if options.estimates == "none" else estimator(str(options.estimates))
     made_up = f"jobs have no limit: one is made up (--estimates={options.estimates})"
 
-    def limit(record, rng):
-        if record.limit:
-            return record.limit
+    def limit(job, rng):
+        if job.limit:
+            return job.limit
         if estimate is None:
             notes.count("jobs have no limit: none is set (see --estimates)")
             return NO_LIMIT
         notes.count(made_up)
-        return estimate(record.run, rng)
+        return estimate(job.run, rng)
 
     return limit
 
@@ -512,13 +491,13 @@ def _limits(options, notes):
 MOST_MEMORY = 10**15 - 1
 
 
-def _memory(extra, shape, options):
-    """Return extra attributes of a job, with memory per slot instead of per processor (KB); without
+def _counted_memory(job, options):
+    """Return a job's extra attributes with memory per slot instead of per processor (KB); without
     memory if it is not counted, or if the job takes whole nodes."""
-    extra = dict(extra)
-    memory = extra.pop("memory")
-    if options.memory and not shape.exclusive:
-        extra["memory"] = {"per-slot": f"{min(memory * shape.cores, MOST_MEMORY)}K"}
+    extra = dict(job.extra)
+    memory = extra.pop("memory", None)
+    if memory is not None and options.memory and not job.shape.exclusive:
+        extra["memory"] = {"per-slot": f"{min(memory * job.shape.cores, MOST_MEMORY)}K"}
     return extra or None
 
 

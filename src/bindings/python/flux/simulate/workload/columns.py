@@ -10,7 +10,7 @@ import datetime
 import math
 import re
 
-from flux.simulate.workload.record import Record
+from flux.simulate.job import Job
 from flux.simulate.workload.text import is_number, lines
 from flux_engine.formats import fsd
 
@@ -196,24 +196,24 @@ def _record(source, number, row):
         notes.count("jobs left out: no time of submission", number)
         return None
     limit = _limit(row, notes, number)
-    nodes, cores, gpus = _size(row, notes, number)
-    if not nodes and not cores:
+    request = _size(row, notes, number)
+    if not any(request[:2]):
         notes.count("jobs left out: no size", number)
         return None
     wait = None
     start = row.first("start", "starting_time")
     if start is not None:
         wait = max(0.0, moment(start) - submit)
-    queue = row.first("partition", "queue")
     urgency = row.first("urgency")
     urgency = 16 if urgency is None else whole(urgency)
     if urgency > 31:
         raise ValueError(f"urgency {urgency}: 0 to 31 is possible")
-    queue = queue.split(",")[0] if queue else None
-    about = row.first("user", "uid"), queue, urgency, None
-    bank = row.first("account", "bank", "group")
-    size = nodes, cores, gpus
-    return Record(name or str(number), submit, run, limit, *size, *about, bank, None, wait, status)
+    queue = (row.first("partition", "queue") or "").split(",")[0] or None
+    user, group = row.first("user", "uid"), row.first("account", "bank", "group")
+    return Job(
+        name or str(number), submit, run, limit, user=user, group=group, queue=queue, urgency=urgency,
+        status=status, request=request, wait=wait,
+    )  # fmt: skip
 
 
 def _run(row):

@@ -5,7 +5,8 @@ import json
 import math
 import os
 
-from flux.simulate.workload.record import SWF_STATUS, Record
+from flux.simulate.job import Job
+from flux.simulate.workload.record import SWF_STATUS
 from flux.simulate.workload.text import read_text
 from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.jobspec import count_resources
@@ -84,11 +85,11 @@ def _listed(source, job):
         notes.count("jobs left out: no size")
         return None
     times = submit, max(0.0, end - start), _time(source, job, "duration")
-    size = nodes or None, cores or None, int(job.get("ngpus") or 0)
-    user = str(job.get("username") or job.get("userid") or "") or None
-    about = user, job.get("queue"), job.get("urgency", 16), None
-    waited = None, max(0.0, start - submit)
-    return Record(str(job.get("id")), *times, *size, *about, job.get("bank"), *waited, status)
+    return Job(
+        str(job.get("id")), *times, user=str(job.get("username") or job.get("userid") or "") or None,
+        group=job.get("bank"), queue=job.get("queue"), urgency=job.get("urgency", 16), status=status,
+        request=(nodes or None, cores or None, int(job.get("ngpus") or 0)), wait=max(0.0, start - submit),
+    )  # fmt: skip
 
 
 # -- eventlogs ----------------------------------------------------------------------------------------------
@@ -196,8 +197,9 @@ def _logged(source, name, texts):
     wait = max(0.0, times["alloc"] - submit)
     about = str(context.get("userid", "")) or None, context.get("urgency", 16), wait
     run = max(0.0, end - start)
-    record = _requested(source, _id_of(name), submit, run, jobspec, R, *about)
-    return record._replace(status=SWF_STATUS[status])
+    job = _requested(source, _id_of(name), submit, run, jobspec, R, *about)
+    job.status = SWF_STATUS[status]
+    return job
 
 
 def _id_of(directory):
@@ -221,10 +223,10 @@ def _requested(source, name, submit, run, jobspec, R, user, urgency, wait, bank=
         queue = system.get("queue")
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise source.error(0, f"job {name}: a jobspec or R that is none: {exc!r}") from None
-    size = nodes or None, cores or 1, 0
-    extra = {"jobspec": jobspec}
-    about = user, queue, urgency, extra, bank
-    return Record(str(name), submit, run, limit, *size, *about, wait=wait)
+    return Job(
+        str(name), submit, run, limit, user=user, group=bank, queue=queue, urgency=urgency, extra={"jobspec": jobspec},
+        request=(nodes or None, cores or 1, 0), wait=wait,
+    )  # fmt: skip
 
 
 # -- flux-accounting -----------------------------------------------------------------------------------------

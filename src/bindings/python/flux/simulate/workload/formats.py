@@ -24,7 +24,7 @@ READERS = {
 
 
 def reader(source, form="auto"):
-    """Return the jobs of a trace, as an iterator of `Record`; `form` is a name in `FORMATS`. Raises
+    """Return the jobs of a trace, as an iterator of `Job`; `form` is a name in `FORMATS`. Raises
     OptionError if it is not, TraceError if the format is unknown or the file cannot be read."""
     if form not in FORMATS:
         raise OptionError(f"format {form!r}: expected one of {', '.join(FORMATS)}")
@@ -47,27 +47,28 @@ SURPRISES = (
 def _checked(source, form):
     count = 0
     try:
-        for record in _reader(source, form):
+        for job in _reader(source, form):
             count += 1
-            yield _within_reason(source, record)
+            _check(source, job)
+            yield job
     except SURPRISES as exc:
         raise source.error(0, f"not a trace of the format {form}: {exc!r}") from None
     if not count and not source.notes.has_counted:
         raise source.error(0, "there is no job in it: nothing but a header or comments")
 
 
-def _within_reason(source, record):
-    """Return the record if its times and size are plausible."""
-    if (record.nodes or 0) > LARGEST or (record.cores or 0) > LARGEST:
-        raise source.error(0, f"job {record.id}: its size is more than any machine has")
-    if record.submit > LONGEST or (record.run or 0) > LONGEST:
-        name = "submit" if record.submit > LONGEST else "run"
-        text = f"its {name} time of {getattr(record, name):g} s is more than a thousand years"
-        raise source.error(0, f"job {record.id}: {text}")
-    if record.limit and record.limit > LONGEST:
+def _check(source, job):
+    """Raise TraceError if a job's times or size are not plausible; drop such a limit."""
+    nodes, cores, _ = job.request
+    if (nodes or 0) > LARGEST or (cores or 0) > LARGEST:
+        raise source.error(0, f"job {job.id}: its size is more than any machine has")
+    for name in ("submit", "run"):
+        if getattr(job, name) > LONGEST:
+            text = f"its {name} time of {getattr(job, name):g} s is more than a thousand years"
+            raise source.error(0, f"job {job.id}: {text}")
+    if job.limit and job.limit > LONGEST:
         source.notes.count("jobs have a limit of more than a thousand years: they get none")
-        return record._replace(limit=None)
-    return record
+        job.limit = None
 
 
 def _reader(source, form):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Records of jobs, as returned by all readers of traces, and notes on jobs left out."""
+"""A trace during its reading: errors, and notes on jobs left out."""
 
 import math
 import numbers
-from typing import NamedTuple, Optional
 
 from flux.scheduler.attributes import printable
 from flux_engine.formats import states
@@ -33,37 +32,6 @@ class TraceError(ValueError):
         where = f"{path}:{line}" if line else str(path)
         super().__init__(f"{where}: {printable(reason)}")
         self.path, self.line, self.reason = path, line, reason
-
-
-class Record(NamedTuple):
-    """A job in a trace. None means unknown.
-
-    ``nodes``, ``cores``, ``gpus`` are totals of the job. ``submit`` is in seconds since the epoch,
-    or, if its date is unknown, since the trace's start; ``run`` and ``limit`` are in seconds. ``after`` is (id of the job
-    that it follows, seconds after that job's end or None). ``wait`` is that of the trace's own schedule.
-    ``status`` is that of SWF: 1 completed, 0 failed, 5 cancelled, -1 unknown.
-    """
-
-    id: str
-    submit: float
-    run: Optional[float]
-    limit: Optional[float] = None
-    nodes: Optional[int] = None
-    cores: Optional[int] = None
-    gpus: int = 0
-    user: Optional[str] = None
-    queue: Optional[str] = None
-    urgency: int = 16
-    extra: Optional[dict] = None
-    group: Optional[str] = None
-    after: Optional[tuple] = None
-    wait: Optional[float] = None
-    status: int = -1
-
-    @property
-    def request(self):
-        """The totals, in one tuple."""
-        return self.nodes, self.cores, self.gpus
 
 
 #: Beginnings of counted events, and those for one.

@@ -4,7 +4,7 @@
 import math
 import re
 
-from flux.simulate.workload.record import Record
+from flux.simulate.job import Job
 from flux.simulate.workload.text import is_number, lines
 
 FIELDS = 18
@@ -115,5 +115,7 @@ def _record(source, number, words, values):
     queue = None if values[14] < 0 else str(int(values[14]))
     queue = source.queues.get(queue, queue)
     limit = limit if limit > 0 else None
-    asked = submit + source.start, run, limit, None, math.ceil(size), 0
-    return Record(words[0], *asked, user, queue, 16, extra, group, after, wait, status)
+    return Job(
+        words[0], submit + source.start, run, limit, user=user, group=group, queue=queue, extra=extra, after=after,
+        status=status, request=(None, math.ceil(size), 0), wait=wait,
+    )  # fmt: skip
