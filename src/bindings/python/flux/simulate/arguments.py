@@ -38,81 +38,52 @@ def check_jobs(options):
 
 
 def add_jobs(parser):
-    """Add the options on jobs. Return their group, for further options."""
-    group = parser.add_argument_group("jobs")
-    group.add_argument(
-        "--format",
-        choices=FORMATS,
-        metavar="FORMAT",
-        help=f"format of the trace: {', '.join(FORMATS)}",
-    )
-    group.add_argument(
-        "--model", metavar="MODEL", help="generate jobs by a model: lublin[:PARAMETER=VALUE,...]"
-    )
-    group.add_argument(
-        "--limits",
-        help="limit of a job: trace, run (its run time), or xF (F times that); A,B is a sweep",
-    )
-    group.add_argument(
-        "--estimates", help="limits for jobs without one in the trace: none, run, f:F, tsafrir"
-    )
-    group.add_argument(
-        "--window", help="jobs submitted in a window: DAYS, FROM-TO in days, or DATE/DATE"
-    )
-    group.add_argument("--jobs", type=positive, metavar="N", help="only the first N jobs")
-    group.add_argument(
-        "--scale-arrivals", type=_numbers, metavar="F[,F...]",
-        help="multiply the times between submissions; several factors are a sweep",
-    )  # fmt: skip
-    group.add_argument(
-        "--dependencies",
-        action="store_true",
-        help="let jobs wait for the preceding jobs that SWF names",
-    )
-    group.add_argument(
-        "--status", type=_statuses, metavar="N[,N...]",
-        help="only jobs with these statuses (1: completed, 0: failed or timed out, 5: cancelled, -1: unknown)",
-    )  # fmt: skip
-    group.add_argument("--seed", type=int, default=1, metavar="N", help="seed of random draws (1)")
-    group.add_argument(
-        "--seeds", type=positive, metavar="N",
-        help="run N workloads: of the model, or the trace with shaken submissions",
-    )  # fmt: skip
-    group.add_argument(
-        "--shake",
-        type=_seconds,
-        metavar="SECONDS",
-        help="maximum shift of a submission by --seeds (30)",
-    )
-    return group
+    """Add the options on jobs. Return the function that adds one to their group."""
+    add = parser.add_argument_group("jobs").add_argument
+    text = f"format of the trace: {', '.join(FORMATS)}"
+    add("--format", choices=FORMATS, metavar="FORMAT", help=text)
+    text = "generate jobs by a model: lublin[:PARAMETER=VALUE,...]"
+    add("--model", metavar="MODEL", help=text)
+    text = "limit of a job: trace, run (its run time), or xF (F times that); A,B is a sweep"
+    add("--limits", help=text)
+    text = "limits for jobs without one in the trace: none, run, f:F, tsafrir"
+    add("--estimates", help=text)
+    text = "jobs submitted in a window: DAYS, FROM-TO in days, or DATE/DATE"
+    add("--window", help=text)
+    add("--jobs", type=positive, metavar="N", help="only the first N jobs")
+    text = "multiply the times between submissions; several factors are a sweep"
+    add("--scale-arrivals", type=_numbers, metavar="F[,F...]", help=text)
+    text = "let jobs wait for the preceding jobs that SWF names"
+    add("--dependencies", action="store_true", help=text)
+    text = "only jobs with these statuses (1: completed, 0: failed or timed out, 5: cancelled, -1: unknown)"
+    add("--status", type=_statuses, metavar="N[,N...]", help=text)
+    add("--seed", type=int, default=1, metavar="N", help="seed of random draws (1)")
+    text = "run N workloads: of the model, or the trace with shaken submissions"
+    add("--seeds", type=positive, metavar="N", help=text)
+    text = "maximum shift of a submission by --seeds (30)"
+    add("--shake", type=_seconds, metavar="SECONDS", help=text)
+    return add
 
 
 def add_machine(parser):
     """Add the options on the machine."""
-    group = parser.add_argument_group("machine")
-    group.add_argument(
-        "--nodes", type=_counts, metavar="N[,N...]", help="number of nodes; several are a sweep"
-    )
-    group.add_argument("--cores-per-node", type=positive, metavar="C", help="cores of each node")
-    group.add_argument("--gpus-per-node", type=_count, metavar="G", help="GPUs of each node")
-    group.add_argument(
-        "--memory-per-node", metavar="AMOUNT", help="count memory: AMOUNT (240G) of each node"
-    )
-    group.add_argument("--R", metavar="FILE", help="resources of the machine (RFC 20)")
-    group.add_argument(
-        "--conf", metavar="FILE", help="configuration (TOML) with resource.config, queues, ..."
-    )
-    group.add_argument("--unit", choices=("node", "core"), help="unit of job sizes")
+    add = parser.add_argument_group("machine").add_argument
+    text = "number of nodes; several are a sweep"
+    add("--nodes", type=_counts, metavar="N[,N...]", help=text)
+    add("--cores-per-node", type=positive, metavar="C", help="cores of each node")
+    add("--gpus-per-node", type=_count, metavar="G", help="GPUs of each node")
+    text = "count memory: AMOUNT (240G) of each node"
+    add("--memory-per-node", metavar="AMOUNT", help=text)
+    add("--R", metavar="FILE", help="resources of the machine (RFC 20)")
+    text = "configuration (TOML) with resource.config, queues, ..."
+    add("--conf", metavar="FILE", help=text)
+    add("--unit", choices=("node", "core"), help="unit of job sizes")
 
 
-def add_parallel(group):
-    """Add --parallel."""
-    group.add_argument(
-        "--parallel",
-        type=_parallel,
-        metavar="N|flux",
-        help="number of runs at a time; flux: make each run a job",
-    )
+def add_parallel(add):
+    """Add --parallel by a function."""
+    text = "number of runs at a time; flux: make each run a job"
+    add("--parallel", type=_parallel, metavar="N|flux", help=text)
 
 
 def trace_of(options):
@@ -125,7 +96,7 @@ def trace_of(options):
     return Trace(*options.traces, config=options.conf, **given)
 
 
-def _number(convert, name, least, below=math.inf):
+def _converter(name, convert, least=-math.inf, below=math.inf):
     """Return a converter to a number from `least` on; argparse's message is: invalid NAME value."""
 
     def parse(text):
@@ -138,33 +109,27 @@ def _number(convert, name, least, below=math.inf):
     return parse
 
 
-positive = _number(int, "count (1 or more)", 1)
-_count = _number(int, "count", 0)
-_seconds = _number(float, "duration (seconds, 0 or more)", 0, 1e9)
-
-
-def _parallel(text):
-    """Convert to a number of processes, or ``flux``."""
-    return text if text == "flux" else positive(text)
-
-
-def _statuses(text):
-    return [int(part) for part in text.split(",")]
-
-
-def _one_or_more(convert):
-    """Return a converter of ``A,B`` to a list; a single value is not put in a list."""
+def _listing(convert, is_always=False):
+    """Return a converter of ``A,B`` to a list; a single value is not put in a list, unless always."""
 
     def parse(text):
         values = [convert(part) for part in text.split(",")]
-        return values[0] if len(values) == 1 else values
+        return values if is_always or len(values) > 1 else values[0]
 
+    parse.__name__ = convert.__name__
     return parse
 
 
-_numbers = _one_or_more(float)
-_counts = _one_or_more(positive)
-_counts.__name__ = positive.__name__
+positive = _converter("count (1 or more)", int, 1)
+_count = _converter("count", int, 0)
+_seconds = _converter("duration (seconds, 0 or more)", float, 0, 1e9)
+_counts = _listing(positive)
+_numbers = _listing(_converter("number", float))
+_statuses = _listing(_converter("list of statuses", int), is_always=True)
+
+
+def _parallel(text):
+    return text if text == "flux" else positive(text)
+
+
 _parallel.__name__ = "number of processes (1 or more, or flux)"
-_statuses.__name__ = "list of statuses"
-_numbers.__name__ = "number"

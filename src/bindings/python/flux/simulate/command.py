@@ -51,65 +51,41 @@ def make_parser():
     text = "repeat the run of these results, and report whether all starts are the same"
     parser.add_argument("--again", metavar="DIR", help=text)
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
-    what = arguments.add_jobs(parser)
+    add = arguments.add_jobs(parser)
     text = "use the jobs and resources of the running instance"
-    what.add_argument("--live", action="store_true", help=text)
+    add("--live", action="store_true", help=text)
     arguments.add_machine(parser)
-    how = parser.add_argument_group("run")
-    how.add_argument(
-        "--scheduler", action="append", metavar="MODULE [ARG...]",
-        help="name or file of a scheduler module; NAME=a,b,c stands for three policies",
-    )  # fmt: skip
-    how.add_argument(
-        "--engine",
-        choices=("lean", "instance"),
-        help="simulate with the lean engine, or with a whole instance",
-    )
-    how.add_argument(
-        "--grain", choices=("batch", "event-end", "event-submit"),
-        help="make one pass for all events of an instant, or one for each",
-    )  # fmt: skip
-    how.add_argument(
-        "--forecast", action="store_true", help="let schedulers make estimates and reasons"
-    )
-    how.add_argument(
-        "--odds", type=arguments.positive, metavar="N",
-        help="query the likely start of each N-th waiting job, and print the accuracy",
-    )  # fmt: skip
-    how.add_argument("--script", metavar="FILE", help="scripted events: drain, cancel, ...")
-    how.add_argument(
-        "--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help="let nodes fail and return"
-    )
-    how.add_argument(
-        "--jobtap",
-        action="append",
-        default=[],
-        metavar="FILE [KEY=VALUE...]",
-        help="load a Python jobtap plugin",
-    )
-    arguments.add_parallel(how)
-    out = parser.add_argument_group("results")
-    out.add_argument("-o", "--output", metavar="DIR", help="write result files and a report to DIR")
-    out.add_argument(
-        "--eventlogs", action="store_true", help="also write eventlog, jobspec and R of each job"
-    )
-    out.add_argument("--swf", action="store_true", help="also write the schedule as a trace (SWF)")
-    out.add_argument(
-        "--save-trace", metavar="FILE", help="write the jobs as a trace (SWF), and run nothing"
-    )
-    out.add_argument(
-        "--resume",
-        action="store_true",
-        help="keep results of an earlier call in DIR, and make the missing ones",
-    )
-    out.add_argument(
-        "--force", action="store_true", help="remove results of an earlier call in DIR first"
-    )
-    out.add_argument(
-        "--diff", metavar="A,B", help="print the first difference of two policies, by number"
-    )
-    out.add_argument("--json", action="store_true", help="print the figures as JSON")
-    out.add_argument("-q", "--quiet", action="store_true", help="print no notes and no progress")
+    add = parser.add_argument_group("run").add_argument
+    text = "name or file of a scheduler module; NAME=a,b,c stands for three policies"
+    add("--scheduler", action="append", metavar="MODULE [ARG...]", help=text)
+    text = "simulate with the lean engine, or with a whole instance"
+    add("--engine", choices=("lean", "instance"), help=text)
+    text = "make one pass for all events of an instant, or one for each"
+    add("--grain", choices=("batch", "event-end", "event-submit"), help=text)
+    add("--forecast", action="store_true", help="let schedulers make estimates and reasons")
+    text = "query the likely start of each N-th waiting job, and print the accuracy"
+    add("--odds", type=arguments.positive, metavar="N", help=text)
+    add("--script", metavar="FILE", help="scripted events: drain, cancel, ...")
+    text = "let nodes fail and return"
+    add("--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help=text)
+    text = "load a Python jobtap plugin"
+    add("--jobtap", action="append", default=[], metavar="FILE [KEY=VALUE...]", help=text)
+    arguments.add_parallel(add)
+    add = parser.add_argument_group("results").add_argument
+    add("-o", "--output", metavar="DIR", help="write result files and a report to DIR")
+    text = "also write eventlog, jobspec and R of each job"
+    add("--eventlogs", action="store_true", help=text)
+    add("--swf", action="store_true", help="also write the schedule as a trace (SWF)")
+    text = "write the jobs as a trace (SWF), and run nothing"
+    add("--save-trace", metavar="FILE", help=text)
+    text = "keep results of an earlier call in DIR, and make the missing ones"
+    add("--resume", action="store_true", help=text)
+    text = "remove results of an earlier call in DIR first"
+    add("--force", action="store_true", help=text)
+    text = "print the first difference of two policies, by number"
+    add("--diff", metavar="A,B", help=text)
+    add("--json", action="store_true", help="print the figures as JSON")
+    add("-q", "--quiet", action="store_true", help="print no notes and no progress")
     return parser
 
 

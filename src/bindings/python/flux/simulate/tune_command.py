@@ -30,27 +30,20 @@ def make_parser():
     parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
     arguments.add_jobs(parser)
     arguments.add_machine(parser)
-    group = parser.add_argument_group("tuning")
-    group.add_argument(
-        "--scheduler", action="append", metavar="MODULE [ARG...]",
-        help="candidate; NAME=a,b,c stands for three (default: orders and promises of sched-backfill)",
-    )  # fmt: skip
-    group.add_argument(
-        "--against", default=tuning.AGAINST, metavar="MODULE [ARG...]",
-        help="reference (sched-backfill)",
-    )  # fmt: skip
-    group.add_argument(
-        "--figure", choices=tuning.FIGURES, default="wait_mean", metavar="FIGURE",
-        help=f"figure to minimize: {', '.join(tuning.FIGURES)}",
-    )  # fmt: skip
-    group.add_argument(
-        "--splits", type=arguments.positive, default=tuning.SPLITS, metavar="N",
-        help=f"number of splits of the trace ({tuning.SPLITS})",
-    )  # fmt: skip
-    arguments.add_parallel(group)
-    out = parser.add_argument_group("results")
-    out.add_argument("--json", action="store_true", help="print the result as JSON")
-    out.add_argument("-q", "--quiet", action="store_true", help="print no progress")
+    add = parser.add_argument_group("tuning").add_argument
+    text = "candidate; NAME=a,b,c stands for three (default: orders and promises of sched-backfill)"
+    add("--scheduler", action="append", metavar="MODULE [ARG...]", help=text)
+    text = "reference (sched-backfill)"
+    add("--against", default=tuning.AGAINST, metavar="MODULE [ARG...]", help=text)
+    figures = tuple(tuning.FIGURES)
+    text = f"figure to minimize: {', '.join(figures)}"
+    add("--figure", choices=figures, default="wait_mean", metavar="FIGURE", help=text)
+    text = f"number of splits of the trace ({tuning.SPLITS})"
+    add("--splits", type=arguments.positive, default=tuning.SPLITS, metavar="N", help=text)
+    arguments.add_parallel(add)
+    add = parser.add_argument_group("results").add_argument
+    add("--json", action="store_true", help="print the result as JSON")
+    add("-q", "--quiet", action="store_true", help="print no progress")
     return parser
 
 
