@@ -248,21 +248,20 @@ class Runs(list):
         Raises:
             OSError: the file cannot be written
         """
-        from flux.simulate.report.page import write_report
-
-        work = self[0].workload
-        summaries = [one.summary for one in self]
-        runs = [(one.summary, one.workload, one.outcome.start) for one in self]
-        write_report(path, summaries, work.name, work.notes.lines(), losses_of_first(runs))
+        write_report(path, [(one.summary, one.workload, one.outcome.start) for one in self])
 
 
-def losses_of_first(results):
-    """Return the losses (`losses.losses`) of each policy against the first, on the first workload,
-    from (summary, workload, starts or None) per run; [] if one is not comparable."""
-    work = results[0][1]
-    same = [(starts, summary) for summary, other, starts in results if other is work]
+def write_report(path, runs, provenance=()):
+    """Write the report on runs, (summary, workload, starts or None) each, with the `losses.losses`
+    of each policy against the first on the first workload. Raises OSError."""
+    from flux.simulate.report import page
+
+    work = runs[0][1]
+    same = [(starts, summary) for summary, other, starts in runs if other is work]
     good = [starts for starts, summary in same if not summary.get("failed")]
-    return losses.against_first(good, [(job.user, job.size) for job in work.jobs])
+    lost = losses.against_first(good, [(job.user, job.size) for job in work.jobs])
+    summaries = [summary for summary, _, _ in runs]
+    page.write_report(path, summaries, work.name, work.notes.lines(), lost, provenance)
 
 
 def simulate(
