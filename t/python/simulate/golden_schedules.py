@@ -3,8 +3,8 @@
 
 from pathlib import Path
 
+from flux.simulate.engine import Observer
 from flux.simulate.engine.lean import LeanEngine
-from flux.simulate.engine.observer import Observer
 from flux.simulate.job import Job, Shape
 from flux.simulate.machine import uniform
 

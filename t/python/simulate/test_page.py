@@ -9,13 +9,13 @@ from xml.etree import ElementTree
 import pytest
 
 from flux.simulate import policy
-from flux.simulate.trace import Trace, sample_path
 from flux.simulate.report import charts
 from flux.simulate.report.page import page
 from flux.simulate.results.losses import losses
 from flux.simulate.results.metrics import figures, jain, part_names, parts
 from flux.simulate.results.picture import Cells, picture_data
 from flux.simulate.run import Settings, simulate
+from flux.simulate.trace import Trace, sample_path
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 OPTIONS = [

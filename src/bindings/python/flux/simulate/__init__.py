@@ -11,13 +11,13 @@
 
 The files, in the order in which a call uses them:
 
-- `command`, `study`: the command and the API; `arguments`, `policy`: their options
+- `command`, `call`, `study`: the command and the API; `arguments`, `policy`: their options
 - `trace`, `workload`: readers of traces, models, and the jobs built from them; `machine`: the
   simulated resources
 - `run`: runs policies side by side, in processes or as jobs of an instance (`as_jobs`)
 - `engine`: emulates the job manager and the resource service, or runs a whole instance; `script`,
   `outages`: events other than jobs
-- `failure`, `refusals`: whether a run is comparable with others
+- `failure`: whether a run is comparable with others
 - `results`, `report`: files, figures, tables and the HTML page; `origin`: their provenance
 
 Others: `checking` (with `site_check`, `placement_check`), `comparing`, `again`, `tuning`, `gym`,

@@ -10,8 +10,15 @@ import io
 import sys
 from syslog import LOG_ERR
 
-from flux.simulate.engine.manager import COMPLAINT
+from flux.resource import InfeasibleRequest
+from flux.resource.Rv1Pool import Rv1Pool
+from flux.simulate.engine.manager import COMPLAINT, default_queue, request_of
+from flux.simulate.results.outcome import REJECTED
+from flux.simulate.site_check import tables_of
+from flux_engine.job_manager.queues import Queues
 from flux_engine.modules.pymodule import LOADER, LoaderExit, traceback_of
+from flux_engine.resource.inventory import Inventory
+from flux_engine.resource.state import ResourceState
 
 #: First line of a traceback, also in a log.
 TRACEBACK = "Traceback (most recent call last):"
@@ -74,20 +81,11 @@ def run(engine, path):
     return reason
 
 
-def reason_of(outcome, lines, path, is_excused, ended_at, refused, has_limits=False):
-    """Return why a completed run counts as failed, or None.
-
-    Args:
-        lines (list): the scheduler's log: (seconds since the epoch, level, text)
-        is_excused (bool): whether jobs may remain unstarted: the run was interrupted, a script took
-            nodes, or only starts were asked for
-        ended_at (float or None): time at which the scheduler ended with work left
-        refused (list of int): indices of jobs refused although they fit the machine
-        has_limits (bool): whether a table of the site may keep jobs from ever starting
-    """
+def reason_of(outcome, engine, policy, settings):
+    """Return why a completed run counts as failed, or None."""
     found = []
     jobs = outcome.workload.jobs
-    errors = [text for _, level, text in lines if level <= LOG_ERR]
+    errors = [text for _, level, text in engine.log.lines if level <= LOG_ERR]
     objections = [text for text in errors if text.startswith(COMPLAINT)]
     # Tracebacks come below, the first in full.
     others = [text for text in errors if not text.startswith(COMPLAINT) and TRACEBACK not in text]
@@ -96,6 +94,11 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused, has_limits=Fa
         if said:
             more = f" (and {len(said) - 1:,} more)" if len(said) > 1 else ""
             found.append(f"{said[0]:.500}{more}")
+    # A script or failures may remove nodes that jobs wait for, and jobs of the running instance may
+    # never start.
+    is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
+    tables = tables_of(settings.config)
+    refused = [] if is_excused or tables or settings.jobtap else _refused(outcome, settings.config)
     if refused:
         note = outcome.notes.get(refused[0]) or "no reason"
         found.append(
@@ -104,24 +107,24 @@ def reason_of(outcome, lines, path, is_excused, ended_at, refused, has_limits=Fa
         )
     trace = next((text for text in errors if TRACEBACK in text), None)
     if trace is not None:
-        found.append(from_file(trace, path))
-    if ended_at is not None:
-        unless = " (does mod_main() call run()?)" if ended_at <= 0 else ""
-        found.append(f"the scheduler ended after {ended_at:g} s, with jobs left{unless}")
+        found.append(_from_file(trace, policy.path))
+    if engine.ended_at is not None:
+        unless = " (does mod_main() call run()?)" if engine.ended_at <= 0 else ""
+        found.append(f"the scheduler ended after {engine.ended_at:g} s, with jobs left{unless}")
     stranded = [] if is_excused else [i for i in outcome.unstarted() if jobs[i].urgency]
     if stranded:
         ids = ", ".join(jobs[i].id for i in stranded[:3])
         more = ", ..." if len(stranded) > 3 else ""
         count = f"{len(stranded):,} of {len(jobs):,} jobs"
         found.append(f"{count} never started: job {ids}{more}")
-        if has_limits:
+        if tables:
             found.append(
                 "a limit or budget may keep them waiting; deny = true refuses jobs over a limit"
             )
     return "\n".join(found) or None
 
 
-def from_file(text, path):
+def _from_file(text, path):
     """Return a text with a traceback, without the frames above the first one in the file `path`."""
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
@@ -129,3 +132,37 @@ def from_file(text, path):
     if own is None:
         return text
     return "\n".join(lines[: frames[0]] + lines[own:])
+
+
+def _refused(outcome, config):
+    """Return the indices of jobs that were refused although they fit the empty machine, unless by
+    attributes of their own jobspecs."""
+    workload = outcome.workload
+    if REJECTED not in outcome.how:
+        return []
+    config = {"queues": workload.queues, **config}
+    state = ResourceState(0)
+    state.define(Inventory(workload.machine.R), config)
+    pool = Rv1Pool(state.view.R, amounts=config.get("amounts"))
+    queues = Queues()
+    if config["queues"]:
+        queues.configure({"queues": config["queues"]})
+    known = {}
+    found = []
+    for index, job in enumerate(workload.jobs):
+        extra = job.extra or {}
+        if outcome.how[index] != REJECTED or job.shape is None or "jobspec" in extra:
+            continue
+        queue = (job.queue or default_queue(config)) if queues.are_named else None
+        if queue not in queues.table:
+            continue  # job-ingest refuses it
+        key = (job.shape, queue, repr((extra.get("constraints"), extra.get("memory"))))
+        if key not in known:
+            try:
+                pool.check_feasibility(pool.parse_resource_request(request_of(job, queue, queues)))
+                known[key] = True
+            except (InfeasibleRequest, ValueError):
+                known[key] = False
+        if known[key]:
+            found.append(index)
+    return found

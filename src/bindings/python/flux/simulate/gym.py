@@ -19,8 +19,8 @@ from flux.resource import InfeasibleRequest, InsufficientResources
 from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.policy import PolicyScheduler
 from flux.scheduler.queue import in_order
+from flux.simulate.engine import Observer
 from flux.simulate.engine.lean import LeanEngine
-from flux.simulate.engine.observer import Observer
 from flux.simulate.job import cut, jobspec
 from flux.simulate.results.outcome import bounded_slowdown
 from flux.simulate.trace import Trace

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Optional
 
-from flux.simulate import failure, refusals
+from flux.simulate import failure
 from flux.simulate.as_jobs.runs import run_as_jobs
 from flux.simulate.engine.lean import EPOCH, GRAINS, LeanEngine
 from flux.simulate.engine.manager import default_queue
@@ -97,8 +97,7 @@ class Settings:
                 raise ValueError(f"{path}: there is no such file")
 
 
-def make_engine(workload, policy, settings, outcome):
-    """Return the engine for one run."""
+def _engine(workload, policy, settings, outcome):
     if settings.engine == "instance":
         from flux.simulate.engine.instance import InstanceEngine as Engine
 
@@ -146,14 +145,6 @@ def check_queues(workload, config):
     )
 
 
-def may_get_more(config, args):
-    """Return whether jobs may get more cores than they request: those of whole nodes that they share
-    with no other job, or of their GPUs."""
-    entries = tables_of(config).get("sharing", {}).values()
-    gets_nodes = any(isinstance(one, dict) and one.get("mode") == "node" for one in entries)
-    return gets_nodes or any(arg.startswith("pool-cores-per-gpu=") for arg in args)
-
-
 def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     """Run one policy. Return the `Outcome`, and the summary; its ``failed`` is None, or why the policy is not comparable.
 
@@ -163,9 +154,14 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
             module in ``failed``
         seed (int): seed of `random`, and so of the policy's ``self.random``
     """
-    more = workload.unit == "core" and may_get_more(settings.config, policy.args)
+    # Jobs may get more cores than they request: those of nodes that they share with no other job, or
+    # of their GPUs.
+    entries = tables_of(settings.config).get("sharing", {}).values()
+    more = any(isinstance(one, dict) and one.get("mode") == "node" for one in entries)
+    more = more or any(arg.startswith("pool-cores-per-gpu=") for arg in policy.args)
+    more = more and workload.unit == "core"
     outcome = Outcome(workload, workload.epoch or EPOCH, settings.eventlogs, more)
-    engine = make_engine(workload, policy, settings, outcome)
+    engine = _engine(workload, policy, settings, outcome)
     sampler = None if settings.odds is None else OddsSampler(engine, settings.odds)
     if catch:
 
@@ -182,14 +178,7 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
     wall, cpu = time.perf_counter(), time.process_time()
     failed = failure.run(engine, policy.path) if catch else engine.run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    # A script or failures may remove nodes that jobs wait for, and jobs of the running instance may
-    # never start.
-    is_excused = engine.interrupted or bool(settings.script or settings.failures or settings.live)
-    refused = [] if is_excused else refusals.refused(outcome, settings)
-    failed = failed or failure.reason_of(
-        outcome, engine.log.lines, policy.path, is_excused, engine.ended_at, refused,
-        bool(tables_of(settings.config)),
-    )  # fmt: skip
+    failed = failed or failure.reason_of(outcome, engine, policy, settings)
     if engine.interrupted:
         outcome.until = engine.now
     outcome.history = [(round(when - outcome.epoch, 6), up) for when, up in engine.history]
@@ -486,7 +475,11 @@ def run_all(tasks, at_once=None, progress=None):
                     kind, value = pipe.recv()
                 except EOFError:
                     child.join()
-                    kind, value = "failed", _end_in_words(child.exitcode)
+                    code = child.exitcode
+                    value = f"the process ended with exit code {code}"
+                    if code < 0:
+                        value = f"the process was ended by {signal.Signals(-code).name}"
+                    kind = "failed"
                 if kind == "progress":
                     if progress is not None:
                         progress.update(tasks[index], value)
@@ -498,13 +491,6 @@ def run_all(tasks, at_once=None, progress=None):
                 if kind == "done" and progress is not None:
                     progress.finished(tasks[index], value)
     return results, bool(interrupted)
-
-
-def _end_in_words(code):
-    """Describe the end of a process that left no result, by its exit code."""
-    if code < 0:
-        return f"the process was ended by {signal.Signals(-code).name}"
-    return f"the process ended with exit code {code}"
 
 
 def _end(running):

@@ -149,6 +149,8 @@ class Cells:
             return
         # Both may be fractions of a column.
         begin, stop = int(first), int(last)
+        after_begin, after_stop = first - begin, last - stop
+        up, down = 1 - after_begin, 1 - after_stop
         bounds, height = units_of(allocated), self.height
         for low, high in zip(bounds[::2], bounds[1::2]):
             for row in range(int(low / height), self.rows):
@@ -157,10 +159,10 @@ class Cells:
                     break
                 share = (min(high, bottom) - max(low, top)) / height
                 changes = self._changes[row]
-                changes[begin] += share * (1 - (first - begin))
-                changes[begin + 1] += share * (first - begin)
-                changes[stop] -= share * (1 - (last - stop))
-                changes[stop + 1] -= share * (last - stop)
+                changes[begin] += share * up
+                changes[begin + 1] += share * after_begin
+                changes[stop] -= share * down
+                changes[stop + 1] -= share * after_stop
 
     def texts(self):
         """Return a text per row: a digit per cell, from 0 (unused) to 9 (all)."""
