@@ -151,9 +151,10 @@ class Raises(ByNumber):
 
 def test_a_class_is_a_policy(tmp_path):
     trace = Trace("sample", jobs=60)
-    mine, fifo, bad = simulate(
-        trace, [ByNumber, "sched-fifo", Raises], output=str(tmp_path / "out")
-    )
+    with pytest.warns(UserWarning, match=r"^Raises: failed: .*"):
+        mine, fifo, bad = simulate(
+            trace, [ByNumber, "sched-fifo", Raises], output=str(tmp_path / "out")
+        )
     assert mine.policy == "ByNumber" and mine.figures == fifo.figures
     assert "ValueError: no way" in bad.failed and "test_api.py" in bad.failed
     made_of = json.loads((tmp_path / "out" / "ByNumber" / "provenance.json").read_text())
@@ -179,7 +180,8 @@ def test_from_another_thread():
 
 def test_a_policy_that_fails_is_in_the_runs(tmp_path):
     (tmp_path / "waits.py").write_text(first_scheduler("return"))
-    found = simulate(Trace("sample", jobs=20), ["sched-fifo", str(tmp_path / "waits.py")])
+    with pytest.warns(UserWarning, match="^waits: failed: 20 of 20 jobs never started"):
+        found = simulate(Trace("sample", jobs=20), ["sched-fifo", str(tmp_path / "waits.py")])
     assert found[0].failed is None and "20 of 20 jobs never started" in found[1].failed
     assert math.isnan(found[1].figures["wait_mean"]) and found[1].figures["started"] == 0
     assert found.differences()[0]["verdict"] == "failed"

@@ -330,6 +330,20 @@ def test_an_interrupt_gives_the_results_so_far(tmp_path):
     assert (tmp_path / "out" / "report.html").exists()
 
 
+def test_an_interrupt_during_the_imports_is_no_traceback():
+    for wait in range(1, 12):
+        child = subprocess.Popen(
+            [FLUX, "simulate", "--help"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(wait / 100)
+        child.send_signal(signal.SIGINT)
+        said = child.communicate(timeout=60)[1]
+        assert str(FLUX) not in said  # what comes before that file's first line is Python's own
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_no_run_outlives_the_command(signum):
     child = simulating()

@@ -147,6 +147,18 @@ def test_a_compressed_trace(tmp_path, module):
     assert "damaged" in said or said == "FILE: Invalid data stream"
 
 
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (b"\x28\xb5\x2f\xfd rest", "FILE: compressed by zstd, which is not read: unpack it with unzstd"),
+        (b"PK\3\4 rest", "FILE: a zip archive, which is not read: unpack it with unzip"),
+        (swf(row()).encode("utf-16"), "FILE: text in UTF-16, which is not read: convert it with iconv"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_read_is_told_what_it_is(tmp_path, text, said):
+    assert refusal(write(tmp_path, text)).startswith(said)
+
+
 def test_no_file_and_no_format(tmp_path):
     assert refusal(str(tmp_path / "none")) == "FILE: there is no such file"
     assert "none of the formats known" in refusal(write(tmp_path, "hello\nworld\n"))

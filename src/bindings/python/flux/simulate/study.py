@@ -308,7 +308,8 @@ def simulate(
             with ``failed`` set
 
     Warns:
-        UserWarning: a reason why the figures may mislead, as printed by the command
+        UserWarning: a reason why the figures may mislead, as printed by the command, or why a
+            policy failed, whose figures are NaN
 
     Raises:
         OptionError: an option is invalid
@@ -358,6 +359,7 @@ def simulate(
         outcome = result.pop("outcome")
         outcome.workload = task.workload
         runs.append(Run(task.case, result, outcome))
-    for text in logged(results):
+    failed = [f"{task.label}: failed: {one.failed}" for task, one in zip(tasks, runs) if one.failed]
+    for text in logged(results) + failed:
         warnings.warn(text, stacklevel=2)
     return runs

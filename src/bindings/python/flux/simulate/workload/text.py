@@ -13,6 +13,13 @@ LONGEST_LINE = 1 << 16
 
 #: First bytes of a compressed file -> function that unpacks it.
 COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+#: First bytes of files that are not read -> their kind, and a remedy.
+OTHERS = {
+    b"\x28\xb5\x2f\xfd": ("compressed by zstd", "unpack it with unzstd"),
+    b"PK\3\4": ("a zip archive", "unpack it with unzip"),
+    b"\xff\xfe": ("text in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
+    b"\xfe\xff": ("text in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"),
+}
 #: Errors of damaged files; of bzip2 they are OSErrors.
 DAMAGED = (gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 
@@ -32,6 +39,11 @@ def _opened(source, line):
     its errors."""
     try:
         with open_bytes(source.path) as stream:
+            head = stream.read(4)
+            for magic, (kind, remedy) in OTHERS.items():
+                if head.startswith(magic):
+                    raise source.error(0, f"{kind}, which is not read: {remedy}")
+            stream.seek(0)
             yield stream
     except EOFError:
         raise source.error(line(), "the compressed file ends here, before its end") from None
