@@ -127,11 +127,10 @@ class Schedule:
     def jobs(self):
         """The columns of a job are numbers, and its times are in order."""
         for row in self.rows:
-            for text in (*self._numbers(row), *self._times(row)):
+            for text in self._columns(row):
                 yield f"job {row.id}{text}"
 
-    @staticmethod
-    def _numbers(row):
+    def _columns(self, row):
         for name in NUMBERS:
             value = getattr(row, name)
             # The stretch of a job without run time is infinite if it waited.
@@ -142,8 +141,6 @@ class Schedule:
             row.units()
         except ValueError as exc:
             yield f": allocated_resources: {exc}"
-
-    def _times(self, row):
         start, end, limit = row.start, row.end, row.limit
         if start is None:
             return
@@ -153,7 +150,11 @@ class Schedule:
             yield f" ended at {end:g} s, before it started at {start:g} s"
         if not self.calm:
             return
-        may_wait = row.max_wait if _is_sent_all(self.result.name) else None
+        # With a limited queue-depth the job manager holds some jobs back.
+        module, *args = self.result.name.split()
+        depth = ["unlimited" if module == "sched-backfill" or "order=queue" in args else "8"]
+        depth += [arg.partition("=")[2] for arg in args if arg.startswith("queue-depth=")]
+        may_wait = row.max_wait if depth[-1] == "unlimited" else None
         if may_wait is not None and start > row.submit + may_wait + GRAIN:
             yield f" started after {start - row.submit:g} s, and may wait {may_wait:g} s"
         if row.deadline is not None and limit and start + limit > row.deadline + GRAIN:
@@ -359,8 +360,11 @@ class Schedule:
                 yield f"machine_states.csv: {text}"
         written = {when: computing for when, _, computing in steps}
         for when in sorted({*written, *due}):
-            says, jobs = (_units_text(one.get(when)) for one in (written, due))
-            if says != jobs:
+            if written.get(when) != due.get(when):
+                says, jobs = (
+                    "nothing" if count is None else f"{count} units in use"
+                    for count in (written.get(when), due.get(when))
+                )
                 yield f"machine_states.csv says {says} at {when:g} s, and jobs.csv {jobs}"
 
     #: Rules, in the order of checks.
@@ -380,19 +384,6 @@ def check_result(result):
     if os.path.isdir(directory):
         _check_eventlogs(directory)
     return len(schedule.rows)
-
-
-def _units_text(count):
-    return "nothing" if count is None else f"{count} units in use"
-
-
-def _is_sent_all(name):
-    """Whether a scheduler is sent each job at its submission: with a limited queue-depth the job
-    manager holds some back."""
-    module, *args = name.split()
-    depth = ["unlimited" if module == "sched-backfill" or "order=queue" in args else "8"]
-    depth += [arg.partition("=")[2] for arg in args if arg.startswith("queue-depth=")]
-    return depth[-1] == "unlimited"
 
 
 def _check_eventlogs(directory):

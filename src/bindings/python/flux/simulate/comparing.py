@@ -70,18 +70,14 @@ def _show(results, options):
 
         notes = results[0].provenance.get("notes", [])
         provenance = [result.provenance for result in results]
-        about = summaries, "Comparison", notes, _losses(results), provenance
+        # The losses are those on the first workload.
+        case = (results[0].variant, results[0].provenance.get("seed"))
+        same = [one for one in results if (one.variant, one.provenance.get("seed")) == case]
+        same = [one for one in same if not one.summary.get("failed")]
+        jobs = [(row.user, row.size) for one in same[:1] for row in one.rows()]
+        lost = losses.against_first([one.starts() for one in same], jobs)
         with naming_errors():
-            write_report(options.output, *about)
-
-
-def _losses(results):
-    """Return losses against the first policy, on the first workload."""
-    case = (results[0].variant, results[0].provenance.get("seed"))
-    same = [one for one in results if (one.variant, one.provenance.get("seed")) == case]
-    same = [one for one in same if not one.summary.get("failed")]
-    jobs = [(row.user, row.size) for one in same[:1] for row in one.rows()]
-    return losses.against_first([one.starts() for one in same], jobs)
+            write_report(options.output, summaries, "Comparison", notes, lost, provenance)
 
 
 def pair_of(text, numbers):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Provenance of a result: software, machine and date, to cite or reproduce it."""
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -26,25 +27,23 @@ def software():
     the library and their names). Takes about 30 ms, once."""
     versions = {"flux-scheduler": VERSION, "python": platform.python_version()}
     for name in DEPENDENCIES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {"versions": versions, "commit": _commit(), "sources": _sources()}
-
-
-def circumstances():
-    """Return ``date`` (now, in UTC) and ``host`` (system, processor, number of processors)."""
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    host = {"system": platform.platform(), "processor": _processor(), "processors": os.cpu_count()}
-    return {"date": now, "host": host}
-
-
-def _commit():
+    commit = None
     # An installation may lie in another project's repository.
-    if _git("ls-files", "--error-unmatch", "flux_scheduler_version.py") is None:
-        return None
-    return _git("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+")
+    if _git("ls-files", "--error-unmatch", "flux_scheduler_version.py") is not None:
+        commit = _git("describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+")
+    sources = hashlib.sha256()
+    for package in PACKAGES:
+        for base, directories, names in os.walk(os.path.join(LIBRARY, package)):
+            directories.sort()
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    path = os.path.join(base, name)
+                    sources.update(os.path.relpath(path, LIBRARY).encode() + b"\0")
+                    with open(path, "rb") as stream:
+                        sources.update(stream.read())
+    return {"versions": versions, "commit": commit, "sources": sources.hexdigest()}
 
 
 def _git(*words):
@@ -56,24 +55,14 @@ def _git(*words):
     return None if done.returncode else done.stdout.strip()
 
 
-def _sources():
-    total = hashlib.sha256()
-    for package in PACKAGES:
-        for base, directories, names in os.walk(os.path.join(LIBRARY, package)):
-            directories.sort()
-            for name in sorted(names):
-                if name.endswith(".py"):
-                    path = os.path.join(base, name)
-                    total.update(os.path.relpath(path, LIBRARY).encode() + b"\0")
-                    with open(path, "rb") as stream:
-                        total.update(stream.read())
-    return total.hexdigest()
-
-
-def _processor():
+def circumstances():
+    """Return ``date`` (now, in UTC) and ``host`` (system, processor, number of processors)."""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as stream:
             models = (line.partition(":")[2] for line in stream if line.startswith("model name"))
-            return next(models, "").strip()
+            processor = next(models, "").strip()
     except OSError:
-        return platform.processor()
+        processor = platform.processor()
+    host = {"system": platform.platform(), "processor": processor, "processors": os.cpu_count()}
+    return {"date": now, "host": host}

@@ -75,7 +75,8 @@ def misplaced(row, topology, cores_per_node, any_node=True):
         return None
     if wanted.get("mode", "required") == "required":
         return f"it requires {spread}"
-    waited, wait = row.start - row.submit, _wait(wanted)
+    # 0 if it is not of RFC 23 (weeks), which is not checked
+    waited, wait = row.start - row.submit, seconds_of(wanted.get("wait", 0)) or 0
     if not any_node or waited >= wait - GRAIN or not _possible(len(nodes), members, wanted):
         return None
     return f"it waits {wait:g} s for what it prefers, and started after {waited:g} s: it prefers {spread}"
@@ -107,9 +108,3 @@ def _possible(nodes, groups, wanted):
     segment = wanted.get("segment") or 1
     rooms = sorted((len(group) // segment for group in groups), reverse=True)
     return sum(rooms[: _most(wanted)]) * segment >= nodes
-
-
-def _wait(wanted):
-    """Return the seconds that a job waits for its preferred placement; 0 if they are not of RFC 23
-    (weeks), which is not checked."""
-    return seconds_of(wanted.get("wait", 0)) or 0

@@ -183,12 +183,14 @@ def simulate(workload, policy, settings, tell=None, catch=False, seed=1):
         outcome.until = engine.now
     outcome.history = [(round(when - outcome.epoch, 6), up) for when, up in engine.history]
     figures = metrics.figures(outcome)
+    if failed:
+        # Its means would cover only the jobs it started.
+        figures.update(dict.fromkeys(figures.keys() - metrics.COUNTS, math.nan))
     summary = {
         "policy": policy.name,
         "slug": policy.slug,
         "failed": failed,
-        # A failed run keeps its counts; its means would cover only the jobs it started.
-        "figures": metrics.counts_only(figures) if failed else figures,
+        "figures": figures,
         "classes": {} if failed else metrics.classes(outcome),
         "interrupted": engine.interrupted,
         # reasons why the figures may mislead

@@ -13,7 +13,7 @@ import os
 import sys
 
 from flux.simulate.engine import peers
-from flux.simulate.engine.loop import DirectHandle, ForecastHandle, Loop, OddsHandle, Scheduler
+from flux.simulate.engine.loop import DirectHandle, Loop, Scheduler
 from flux.simulate.engine.manager import Manager
 from flux.simulate.job import userids
 from flux_engine.formats import idset, rset, states
@@ -122,10 +122,11 @@ class LeanEngine:
     def run(self):
         """Run until all jobs have ended, or no event is left. Raises what the module raises."""
         while True:
-            module = self.name, self.path, self.args
-            asked = OddsHandle if self.submitted else DirectHandle
-            handle = ForecastHandle if self.forecast else asked
-            self.task = Scheduler(self.kernel, *module, handle, self.entry)
+            # A host looks for these at the class of its handle.
+            wants_odds = self.forecast or self.submitted is not None
+            wants = {"wants_forecast": self.forecast, "wants_odds": wants_odds}
+            self.kernel.module_handle = type("LeanHandle", (DirectHandle,), wants)
+            self.task = Scheduler(self.kernel, self.name, self.path, self.args, self.entry)
             watchdog = Watchdog(lambda: (self.kernel.steps, len(self.task.inbox)), self._stuck)
             with watchdog if self.is_watched else contextlib.nullcontext():
                 self.task.run()

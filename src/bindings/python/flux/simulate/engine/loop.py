@@ -156,23 +156,10 @@ class DirectHandle(Handle):
         self.kernel.respond(msg, Answer(obj))
 
 
-class OddsHandle(DirectHandle):
-    """A `DirectHandle` whose host asks for odds."""
-
-    wants_odds = True
-
-
-class ForecastHandle(OddsHandle):
-    """A `DirectHandle` whose host asks for estimates and reasons too."""
-
-    wants_forecast = True
-
-
 class Scheduler(ModuleTask):
-    """The scheduler's module, on the caller's stack, with a class of handles; `entry` as for `LeanEngine`."""
+    """The scheduler's module, on the caller's stack; `entry` as for `LeanEngine`."""
 
-    def __init__(self, kernel, name, path, args, handle, entry):
-        kernel.module_handle = handle
+    def __init__(self, kernel, name, path, args, entry):
         super().__init__(kernel, name, path, args)
         self.entry = entry
         kernel.task = self

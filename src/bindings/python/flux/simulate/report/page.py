@@ -137,9 +137,11 @@ def _pictures(summaries, losses):
         _section("Waits", waits, _WAITS + more),
         _section("Slowdown", slowdowns, _SLOWDOWNS + more),
         _section("The machine over time", key + _chart(charts.over_time(pictures, names)), _TIME),
-        _matrices(pictures, names),
-        _fairness(pictures, names, groups),
+        *_matrices(pictures, names),
     ]
+    if any("user" in picture["groups"] for picture in pictures):
+        body = tables.shares(pictures, names, [some[0]["figures"] for some in groups])
+        parts.append(_section("Fairness among users", body, _FAIRNESS))
     if losses:
         body = tables.losers(losses, names, pictures[0].get("unit", "unit"))
         parts.append(_section("Jobs that wait longer, and shorter", body, _LOSERS))
@@ -147,12 +149,11 @@ def _pictures(summaries, losses):
     if promised is not None:
         body = key + _chart(promised) + tables.accuracy(pictures, names)
         parts.append(_section("Promises and starts", body, _PROMISES))
-    parts.append(_gantts(pictures, names))
-    return "".join(parts)
+    return "".join([*parts, *_gantts(pictures, names)])
 
 
 def _matrices(pictures, names):
-    """Return means by size, run time, queue and user."""
+    """Yield means by size, run time, queue and user."""
     titles = (
         ("size and run time", "bsld", "By class of size and run time: mean bounded slowdown",
          "Classes are of about equal numbers of jobs."),
@@ -160,28 +161,17 @@ def _matrices(pictures, names):
         ("queue", "wait", "By queue: mean wait", ""),
         ("user", "wait", "By user: mean wait", "The users with the largest areas, and all others together."),
     )  # fmt: skip
-    parts = []
     for kind, figure, title, caption in titles:
         if any(kind in picture["groups"] for picture in pictures):
             body = tables.matrix(pictures, names, kind, figure) + tables.scale()
             shading = "Shades show the ratio of a mean to the best of its row"
             shading += ", a minute added to both." if figure == "wait" else "."
-            parts.append(_section(title, body, f"{caption} {shading}".strip()))
-    return "".join(parts)
-
-
-def _fairness(pictures, names, groups):
-    """Return the spread of waits over users."""
-    if not any("user" in picture["groups"] for picture in pictures):
-        return ""
-    body = tables.shares(pictures, names, [some[0]["figures"] for some in groups])
-    return _section("Fairness among users", body, _FAIRNESS)
+            yield _section(title, body, f"{caption} {shading}".strip())
 
 
 def _gantts(pictures, names):
     shown = [(name, picture) for name, picture in zip(names, pictures) if picture["gantt"]["jobs"]]
     end = max((picture["end"] for _, picture in shown), default=0.0)
-    parts = []
     for number, (name, picture) in enumerate(shown):
         chart = picture["gantt"]
         marked = None if chart["is_whole"] else (chart["begin"], chart["end"])
@@ -197,5 +187,4 @@ def _gantts(pictures, names):
                 f": the {len(chart['jobs']):,} largest as bars, the other {chart['merged']:,}"
                 f" ({100 * chart['merged_share']:.1f} % of the used area) merged into a grey shade"
             )
-        parts.append(_section(f"Allocations: {name}", body, f"{text}. {_GANTT}"))
-    return "".join(parts)
+        yield _section(f"Allocations: {name}", body, f"{text}. {_GANTT}")

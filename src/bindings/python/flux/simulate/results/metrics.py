@@ -120,7 +120,10 @@ def figures(outcome):
         "promised": len(promised),
         "promises_broken": broken,
     }
-    users = _by_user(outcome, started)
+    users = {}
+    for index in started:
+        if jobs[index].user is not None:
+            users.setdefault(jobs[index].user, []).append(index)
     if len(users) > 1:
         found["users"] = len(users)
         for key, column in (("jain_wait", wait), ("jain_bsld", slowdown)):
@@ -133,15 +136,10 @@ def figures(outcome):
 
 
 #: Counts of jobs or users, which are valid for a failed run too.
-COUNTS = (
+COUNTS = {
     "jobs", "started", "rejected", "timeouts", "killed", "never_started", "promised",
     "promises_broken", "preempted", "users",
-)  # fmt: skip
-
-
-def counts_only(figures):
-    """Return `figures` with NaN in place of all that are not counts."""
-    return {key: value if key in COUNTS else math.nan for key, value in figures.items()}
+}  # fmt: skip
 
 
 def count_out_of_order(outcome):
@@ -352,7 +350,12 @@ def groups(outcome):
     run_bounds = parts(job.seconds for job in work.jobs)
     sizes = part_names(size_bounds, str, 1)
     runs = part_names(run_bounds, span_text)
-    users = _largest_users(work)
+    areas = {}
+    for job in work.jobs:
+        if job.user is not None:
+            areas[job.user] = areas.get(job.user, 0.0) + job.size * job.seconds
+    # the largest first
+    users = sorted(areas, key=lambda user: -areas[user])[:USERS]
     found = {"size and run time": {}, "size": {}, "user": {}, "queue": {}}
     for size in sizes:
         found["size"][size] = []
@@ -371,31 +374,16 @@ def groups(outcome):
     order = [*users, "all others"]
     found["user"] = {name: found["user"][name] for name in order if name in found["user"]}
     found["queue"] = dict(sorted(found["queue"].items()))
-    tables = {kind: [one for one in table.items() if one[1]] for kind, table in found.items()}
-    return {
-        kind: _with_shares({name: _means(outcome, some, columns) for name, some in table})
-        for kind, table in tables.items()
-        if len(table) > 1
-    }
-
-
-def _with_shares(groups):
-    """Return groups with shares of the total instead of sums."""
-    totals = {key: math.fsum(one[key] for one in groups.values()) for key in ("area", "waited")}
-    return {
-        name: {**one, **{key: one[key] / total if total else 0.0 for key, total in totals.items()}}
-        for name, one in groups.items()
-    }
-
-
-def _by_user(outcome, indices):
-    """Return {user: indices of jobs}, without jobs that have no user."""
-    found = {}
-    for index in indices:
-        user = outcome.workload.jobs[index].user
-        if user is not None:
-            found.setdefault(user, []).append(index)
-    return found
+    tables = {}
+    for kind, table in found.items():
+        means = {name: _means(outcome, some, columns) for name, some in table.items() if some}
+        if len(means) > 1:
+            tables[kind] = means
+            for key in ("area", "waited"):
+                total = math.fsum(one[key] for one in means.values())
+                for one in means.values():
+                    one[key] = one[key] / total if total else 0.0
+    return tables
 
 
 def span_text(seconds, names=(" d", " h", " min", " s")):
@@ -404,15 +392,6 @@ def span_text(seconds, names=(" d", " h", " min", " s")):
     unit, name = next((one for one in zip(sizes, names) if abs(seconds) >= one[0]), (1, names[-1]))
     digits = ".3g" if abs(seconds) < 1000 * unit else ".0f"
     return f"{seconds / unit:{digits}}{name}"
-
-
-def _largest_users(work):
-    """Return the users with the largest areas, the largest first."""
-    areas = {}
-    for job in work.jobs:
-        if job.user is not None:
-            areas[job.user] = areas.get(job.user, 0.0) + job.size * job.seconds
-    return sorted(areas, key=lambda user: -areas[user])[:USERS]
 
 
 def _means(outcome, indices, columns):

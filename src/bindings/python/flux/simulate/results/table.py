@@ -128,12 +128,6 @@ def main_rows(summaries, columns=COLUMNS):
     return rows
 
 
-def main_table(summaries):
-    """Return the main table, with a line per policy."""
-    head, *rows = main_rows(summaries)
-    return lines([["policy", *head], *rows])
-
-
 ODDS_LEGEND = (
     "odds: of each N-th job that had to wait (--odds=N), queried on its arrival; jobs: those with an answer that started;"
     " started by: the share that started by the nine-of-ten time as drawn, by that time as told, and by the start if all"
@@ -281,7 +275,8 @@ def tables(summaries):
         if any(summary.get("seed") is not None for summary in some):
             found += ["", *seeds_table(by_policy(some))]
         else:
-            found += ["", *main_table(some), "", *class_table(some)]
+            head, *rows = main_rows(some)
+            found += ["", *lines([["policy", *head], *rows]), "", *class_table(some)]
     if len(variants) > 1:
         for heading, key, write in SWEPT_FIGURES:
             found += ["", f"{heading}:", *sweep_table(variants, key, write)]

@@ -186,7 +186,8 @@ def _record(source, number, row):
     status = STATUSES.get(state.split()[0].rstrip("+"), -1) if state else -1
     if source.has_statuses and source.leaves_out(status, number):
         return None
-    run = _run(row)
+    run = row.first("elapsed_s", "elapsedraw", "run", "execution_time", "elapsed")
+    run = None if run is None else seconds(run)
     if run is None or (state.startswith("CANCELLED") and not run):
         cancelled = "cancelled before they ran" if state.startswith("CANCELLED") else "no run time"
         notes.count(f"jobs left out: {cancelled}", number)
@@ -216,22 +217,13 @@ def _record(source, number, row):
     )  # fmt: skip
 
 
-def _run(row):
-    text = row.first("elapsed_s", "elapsedraw", "run", "execution_time", "elapsed")
-    return None if text is None else seconds(text)
-
-
-def _kind(text):
-    if is_number(text):
-        return "seconds"
-    rest = text.replace("Z", "+00:00")[10:]
-    return "dates with a zone" if "+" in rest or "-" in rest else "dates without a zone"
-
-
 def _one_kind(source, column, text):
     """Parse a time of a column in which all times must be of one kind. Raises ValueError if it
     differs in kind from earlier ones."""
-    value, kind = moment(text), _kind(text)
+    value = moment(text)
+    rest = text.replace("Z", "+00:00")[10:]
+    kind = "dates with a zone" if "+" in rest or "-" in rest else "dates without a zone"
+    kind = "seconds" if is_number(text) else kind
     former = source.kinds.setdefault(column, kind)
     if kind != former:
         said = f"times of the column {column} above are {former}: mixed kinds have no order"

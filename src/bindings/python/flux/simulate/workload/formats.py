@@ -46,8 +46,16 @@ SURPRISES = (
 
 def _checked(source, form):
     count = 0
+    kind = form
     try:
-        for job in _reader(source, form):
+        if form == "auto":
+            kind = detect(source)
+            source.notes.fact(f"{os.path.basename(source.path)}: read as {kind}")
+        read = READERS.get(kind)
+        if read is None:  # Flux's own
+            is_many = os.path.isdir(source.path) or _is_archive(source.path)
+            read = fluxlog.read_eventlogs if is_many else fluxlog.read_list
+        for job in read(source):
             count += 1
             _check(source, job)
             yield job
@@ -69,17 +77,6 @@ def _check(source, job):
     if job.limit and job.limit > LONGEST:
         source.notes.count("jobs have a limit of more than a thousand years: they get none")
         job.limit = None
-
-
-def _reader(source, form):
-    if form == "auto":
-        form = detect(source)
-        source.notes.fact(f"{os.path.basename(source.path)}: read as {form}")
-    if form in READERS:
-        return READERS[form](source)
-    if os.path.isdir(source.path) or _is_archive(source.path):
-        return fluxlog.read_eventlogs(source)
-    return fluxlog.read_list(source)
 
 
 def _is_archive(path):
@@ -109,7 +106,12 @@ def detect(source):
         if not text or text.startswith("#"):
             continue
         if text[0] in "{[":
-            return _of_json(source)
+            try:
+                document = json.loads(read_text(source))
+            except ValueError:
+                return "flux"  # one object per line
+            is_batsim = isinstance(document, dict) and "profiles" in document
+            return "batsim" if is_batsim else "flux"
         words = text.split(None, swf.FIELDS)
         # A line with a few columns missing still counts as SWF; the reader reports it.
         if text[0] == ";" or len(words) >= swf.FIELDS - 3 and all(map(is_number, words[:15])):
@@ -126,12 +128,3 @@ def detect(source):
         break
     text = f"none of the formats known ({', '.join(FORMATS[1:])}): give it with --format"
     raise source.error(1, text)
-
-
-def _of_json(source):
-    text = read_text(source)
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return "flux"  # one object per line
-    return "batsim" if isinstance(document, dict) and "profiles" in document else "flux"
