@@ -8,14 +8,14 @@ Every job starts as in the lean engine, as tests show, at about ten times the co
 import collections
 import heapq
 import json
-import os
 from dataclasses import dataclass, field
 from syslog import LOG_ERR, LOG_WARNING
 from typing import Optional
 
+from flux.simulate.engine import Engine
 from flux.simulate.engine.loop import Handle
 from flux.simulate.engine.manager import COMPLAINT, preempted_for
-from flux.simulate.job import Job, followers, jobspec, userids
+from flux.simulate.job import Job, jobspec, userids
 from flux.simulate.policy import plugin_of
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.instance import Instance
@@ -90,63 +90,42 @@ class _Active:
 class _Log:
     """The scheduler's entries in an instance's log, in the form of `peers.Log`; a text of several lines is one entry."""
 
-    def __init__(self, ring, names):
+    def __init__(self, ring, name):
         self.lines = []
-        self._names = names
+        self._name = name
         ring.follow(self._take)
 
     def _take(self, entry):
         text = entry.text
         if entry.name == "job-manager" and entry.level <= LOG_ERR:
             text = f"{COMPLAINT}{text}"
-        elif entry.level > LOG_WARNING or entry.name not in self._names:
+        elif entry.level > LOG_WARNING or entry.name != self._name:
             return
         when, level, former = self.lines[-1] if self.lines else (None, None, "")
-        if when == entry.timestamp and level == entry.level and entry.name in self._names:
+        if when == entry.timestamp and level == entry.level and entry.name == self._name:
             self.lines[-1] = (when, level, f"{former}\n{text}")
         else:
             self.lines.append((entry.timestamp, entry.level, text))
 
 
-class InstanceEngine:
-    """Runs one scheduler on one workload. Arguments are those of `LeanEngine`, and the jobtap plugins to load."""
+class InstanceEngine(Engine):
+    """Runs one scheduler on one workload, with the jobtap plugins to load."""
 
     def __init__(
         self, machine, jobs, path, args, observer, epoch, forecast, config, jobtap,
     ):  # fmt: skip
-        self.machine = machine
-        self.jobs = jobs
-        self.path = path
-        self.args = list(args)
-        self.observer = observer
-        self.epoch = epoch
-        self.forecast = forecast
-        self.config = config
+        super().__init__(machine, jobs, path, args, observer, epoch, forecast, config)
         self.jobtap = jobtap
-        self.interrupted = False
-        self.every = None
-        #: time at which the scheduler ended too early, in seconds since the start of the workload
-        self.ended_at = None
         self._is_stopping = False
-        self.log = None
-        #: as in `LeanEngine`
         self._coming = collections.deque(i for i, job in enumerate(jobs) if job.after is None)
-        self._followers = followers(jobs)
         self._active = {}
         self._early = {}
         self._userids = userids(jobs)
         self._done = 0
         self.instance = None
-        self.kernel = None
         state = ResourceState(0)
         state.define(Inventory(machine.R), config)
-        #: as in `LeanEngine`
         self.history = [(epoch, state.up)]
-
-    @property
-    def now(self):
-        """Seconds since the start of the workload."""
-        return self.kernel.time - self.epoch
 
     def run(self):
         """Run until all jobs have ended, or no event is left."""
@@ -161,8 +140,7 @@ class InstanceEngine:
             conf=self.config,
         )
         self.kernel = instance.kernel
-        name = os.path.basename(self.path).removesuffix(".py")
-        self.log = _Log(instance.ctx.ring, (name,))
+        self.log = _Log(instance.ctx.ring, self.name)
         self.kernel.module_handle = None if self.forecast else Handle
         instance.start()
         try:
@@ -308,7 +286,7 @@ class InstanceEngine:
 
     def _ended(self, index):
         self._done += 1
-        for follower in self._followers.pop(index, ()):
+        for follower in self.followers.pop(index, ()):
             when = self.jobs[follower].submission_after(self.now)
             self._at(when, lambda follower=follower: self._submit(follower))
         if self._done == len(self.jobs):

@@ -9,10 +9,9 @@ another round of the same instant.
 import contextlib
 import heapq
 import math
-import os
 import sys
 
-from flux.simulate.engine import peers
+from flux.simulate.engine import Engine, peers
 from flux.simulate.engine.loop import DirectHandle, Loop, Scheduler
 from flux.simulate.engine.manager import Manager
 from flux.simulate.job import userids
@@ -31,17 +30,12 @@ NO_JOB = math.inf, None
 GRAINS = ("batch", "event-end", "event-submit")
 
 
-class LeanEngine:
+class LeanEngine(Engine):
     """Runs one scheduler on one workload.
 
     Args:
-        jobs (list of Job): in order of submission
-        path (str), args (list of str): file of the scheduler, and its arguments
-        epoch (float): start of the workload, seconds since the epoch
         grain (str): "batch": one pass after all events of an instant; "event-end", "event-submit":
             one after each event, ends or submissions first, with ends at limits in the first
-        forecast (bool): whether the scheduler estimates starts and gives reasons
-        actions (list): (seconds, ``function(engine)``) to call at these times, in order
         running (list): (Job, R, start, end) of jobs that run from the beginning; times in seconds
             since the epoch
         down (str): idset of ranks that are down
@@ -49,29 +43,16 @@ class LeanEngine:
     """
 
     def __init__(
-        self, machine, jobs, path, args, observer, epoch=EPOCH, grain="batch", forecast=False, config=None,
-        actions=(), running=(), down="", entry=None,
+        self, machine, jobs, path, args, observer, epoch=EPOCH, grain="batch", forecast=False, config=None, running=(),
+        down="", entry=None,
     ):  # fmt: skip
-        config = config or {}
-        self.machine = machine
-        self.jobs = jobs
-        self.path = path
+        super().__init__(machine, jobs, path, args, observer, epoch, forecast, config)
         self.entry = entry
-        self.args = list(args)
-        self.name = os.path.basename(path).removesuffix(".py")
-        self.epoch = epoch
         self.grain = grain
-        self.forecast = forecast
-        #: set to end the run at the next instant
-        self.interrupted = False
         #: whether to report a scheduler that does not return to its reactor
         self.is_watched = True
-        #: time at which the scheduler ended too early, in seconds since the start of the workload
-        self.ended_at = None
         #: called with each submitted job (ActiveJob)
         self.submitted = None
-        #: called every 256 events
-        self.every = None
         self._turns = 0
         #: (path, args, entry) of the scheduler to load when this one has ended, or None
         self._reload = None
@@ -87,19 +68,17 @@ class LeanEngine:
         self._ends = []
         self._actions = []
         self._serial = 0
-        for seconds, function in actions:
-            self.at(seconds, function)
         self._idle_rounds = 0
         #: latest instant with an event, if grain is not "batch"
         self._instant = None
         self.kernel = Loop(epoch, self._advance)
         self.log = peers.Log(self.kernel)
-        self.resource = peers.Resource(self.kernel, machine.R, config)
+        self.resource = peers.Resource(self.kernel, machine.R, self.config)
         self.history = self.resource.history
         users = userids([*jobs, *(job for job, _, _, _ in running)])
-        self.manager = Manager(self.kernel, self, observer, config, users)
+        self.manager = Manager(self, users)
         values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
-        peers.start_broker(self.kernel, values, config, self.manager)
+        peers.start_broker(self.kernel, values, self.config, self.manager)
         self.task = None
         #: id of the latest job that belongs to no trace
         self._other = len(jobs) + len(running)
@@ -108,11 +87,6 @@ class LeanEngine:
             self.resource.down(self.resource.ranks_of(down))
         for number, (job, R, start, end) in enumerate(running, len(jobs) + 1):
             self.end_at(self.manager.adopt(number, job, R, start), end)
-
-    @property
-    def now(self):
-        """Seconds since the start of the workload."""
-        return self.kernel.time - self.epoch
 
     def _stuck(self, frame, seconds):
         text = f"has not come back to its reactor for {seconds:.0f} s of processor time"

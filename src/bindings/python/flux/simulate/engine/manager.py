@@ -12,7 +12,7 @@ import re
 from syslog import LOG_WARNING
 
 from flux.simulate.engine.loop import AllocMessage, LastMessage, Peer, Receiver
-from flux.simulate.job import followers, jobspec
+from flux.simulate.job import jobspec
 from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.job_manager.job import Jobs, SchedulableJob, merge_annotations
@@ -118,8 +118,7 @@ class Manager(Peer):
     """The service ``job-manager`` as a scheduler sees it.
 
     Args:
-        engine (LeanEngine): is told when jobs are to end, and which of them follow others
-        observer (Observer): is told of the jobs
+        engine (LeanEngine): is told when jobs are to end, and which follow those that ended
         userids (dict): user name -> user id
 
     Attributes:
@@ -132,12 +131,13 @@ class Manager(Peer):
 
     name = "job-manager"
 
-    def __init__(self, kernel, engine, observer, config, userids):
-        super().__init__(kernel)
+    def __init__(self, engine, userids):
+        super().__init__(engine.kernel)
+        config = engine.config
         self.engine = engine
-        self.observer, self.annotated = observer, observer.annotated
+        self.observer, self.annotated = engine.observer, engine.observer.annotated
         self.hooks = {}
-        self._followers = followers(engine.jobs)
+        self._followers = engine.followers
         self.jobs = {}
         self.default_queue = default_queue(config)
         self.userids = userids
