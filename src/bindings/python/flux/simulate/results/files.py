@@ -25,11 +25,12 @@ COLUMNS = (
 
 
 def number(value):
-    """Format a number in its shortest form, rounded to microseconds."""
-    if value != value:
-        return ""
-    value = round(value, 6)
-    return repr(value) if value % 1 else str(int(value))
+    """Format a number in its shortest form, rounded to microseconds; "" for NaN."""
+    if value % 1:
+        value = round(value, 6)
+        if value % 1:
+            return repr(value) if value == value else ""
+    return str(int(value))
 
 
 def cell(text):
