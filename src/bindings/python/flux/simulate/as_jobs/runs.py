@@ -19,7 +19,7 @@ from flux.simulate.workload.record import OptionError
 #: Seconds between checks of the jobs' progress.
 LOOK_EVERY = 0.25
 #: The job's program. The path is this process's: its bindings may differ from the instance's.
-PROGRAM = "import sys; sys.path.pop(0); from flux.simulate.as_jobs.runs import main; main()"
+PROGRAM = "import sys; sys.path.pop(0); from flux.simulate.as_jobs.program import main; main()"
 
 
 def run_as_jobs(tasks, progress=None):
@@ -150,41 +150,3 @@ class _Runs:
 
     def _path(self, name):
         return os.path.join(self.directory, name)
-
-
-# -- in a job --------------------------------------------------------------------------------------------------
-
-
-def main():
-    """Make one run, in a job. The command line is the directory, the run's number, and the name of
-    its files."""
-    from flux.simulate.run import result_of
-
-    directory, number, name = sys.argv[1:]
-    parent = os.getppid()
-
-    def tell(progress):
-        if os.getppid() != parent:
-            os._exit(1)  # the job is lost
-        _replace(os.path.join(directory, f"{number}.progress"), json.dumps(progress).encode())
-
-    try:
-        place, task = _read(os.path.join(directory, f"{number}.task"))
-        task.case.workload = _read(os.path.join(directory, f"case-{place}"))
-        result = result_of(task, tell)
-    except KeyboardInterrupt:
-        result = "failed", "interrupted"
-    data = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
-    _replace(os.path.join(directory, f"{name}.result"), data)
-
-
-def _read(path):
-    with open(path, "rb") as stream:
-        return pickle.load(stream)
-
-
-def _replace(path, data):
-    # Atomic: a reader sees the old file or the new one.
-    with open(f"{path}.new", "wb") as stream:
-        stream.write(data)
-    os.replace(f"{path}.new", path)
