@@ -341,7 +341,7 @@ def test_an_interrupt_during_the_imports_is_no_traceback():
         time.sleep(wait / 100)
         child.send_signal(signal.SIGINT)
         said = child.communicate(timeout=60)[1]
-        assert str(FLUX) not in said  # what comes before that file's first line is Python's own
+        assert ", in main" not in said  # what comes before it is Python's own
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
