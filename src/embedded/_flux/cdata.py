@@ -108,7 +108,6 @@ def text_of(value):
 
 
 def bytes_of(text):
-    """The ``char *`` of a text."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # JSON can name half a surrogate pair, UTF-8 cannot

@@ -82,6 +82,19 @@ def _joined(words):
     return " ".join(words).replace("* *", "**").replace("* *", "**")
 
 
+def integer_converter(cname, low, high):
+    """A function that checks a number for an integer type: TypeError, OverflowError."""
+
+    def convert(value):
+        if not isinstance(value, int):
+            raise TypeError("an integer is required")
+        if not low <= value <= high:
+            raise OverflowError(f"integer {value} does not fit '{cname}'")
+        return int(value)
+
+    return convert
+
+
 class Prototype:
     """The name, arguments and result of a function.
 

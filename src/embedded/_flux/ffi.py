@@ -4,7 +4,7 @@ import threading
 
 from _flux import cdata
 from _flux.cdata import NULL, Array, Error, Handle, Match, Text
-from _flux.ctype import CType, named
+from _flux.ctype import INTEGERS, CType, integer_converter, named
 
 #: class -> CType of pointers to its objects; see `pointer_to`.
 _POINTERS = {}
@@ -34,7 +34,6 @@ class FFI:
 
     @property
     def errno(self):
-        """The errno of this thread's last call."""
         return getattr(self._thread, "errno", 0)
 
     @errno.setter
@@ -84,7 +83,6 @@ class FFI:
         return Handle(value)
 
     def from_handle(self, handle):
-        """The object that a handle stands for."""
         return handle.object
 
     def def_extern(self, name=None):
@@ -137,13 +135,8 @@ def _new_match(fields):
         raise TypeError(
             f"initializer for ctype 'char *' must be a cdata pointer, not {type(glob).__name__}"
         )
-    for name, low, high in (
-        ("typemask", -(1 << 31), (1 << 31) - 1),
-        ("matchtag", 0, (1 << 32) - 1),
-    ):
-        value = fields.get(name, 0)
-        if not isinstance(value, int):
-            raise TypeError("an integer is required")
-        if not low <= value <= high:
-            raise OverflowError(f"integer {value} does not fit '{name}'")
-    return Match(fields.get("typemask", 0), fields.get("matchtag", 0), glob or None)
+    numbers = {
+        name: integer_converter(name, *INTEGERS[cname])(fields.get(name, 0))
+        for name, cname in (("typemask", "int"), ("matchtag", "uint32_t"))
+    }
+    return Match(topic_glob=glob or None, **numbers)

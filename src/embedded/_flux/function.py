@@ -22,7 +22,7 @@ import os
 from types import MethodType
 
 from _flux.cdata import NULL, Array, Match, Text, bytes_of, text_of
-from _flux.ctype import INTEGERS, Prototype
+from _flux.ctype import INTEGERS, Prototype, integer_converter
 from _flux.ffi import class_of
 
 #: name -> (prototype text, function)
@@ -148,11 +148,11 @@ class Function:
         convert = f"convert{number}"
         if ctype.cname in INTEGERS:
             low, high = INTEGERS[ctype.cname]
-            scope[convert] = _integer_converter(ctype.cname, low, high)
+            scope[convert] = integer_converter(ctype.cname, low, high)
             return f"{name}.__class__ is int and {low} <= {name} <= {high}"
         if ctype.kind == "primitive":
             is_bool = ctype.cname == "bool"
-            scope[convert] = _integer_converter("_Bool", 0, 1) if is_bool else _double
+            scope[convert] = integer_converter("_Bool", 0, 1) if is_bool else _double
             return f"{name}.__class__ is {'bool' if is_bool else 'float'}"
         if ctype.cname == "void *":
             scope[convert] = lambda value: None
@@ -234,17 +234,6 @@ def look_up(wrapper, name):
 # -- conversion of arguments and results -------------------------------------------------------------------
 
 
-def _integer_converter(cname, low, high):
-    def convert(value):
-        if not isinstance(value, int):
-            raise TypeError("an integer is required")
-        if not low <= value <= high:
-            raise OverflowError(f"integer {value} does not fit '{cname}'")
-        return int(value)
-
-    return convert
-
-
 def _double(value):
     if isinstance(value, (str, bytes)):
         raise TypeError("must be real number, not str")
@@ -323,7 +312,6 @@ class Library:
         return self._ffi
 
     def define(self, name, value):
-        """Set an attribute of this name."""
         setattr(self, name, value)
 
     def __getattr__(self, name):

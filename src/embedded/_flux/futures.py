@@ -61,11 +61,9 @@ class Future(kernel_future.Future):
     # -- results -------------------------------------------------------------------------------------------
 
     def fulfill(self, value=None):
-        """Succeed."""
         self.settle((value, 0, None))
 
     def fulfill_error(self, errnum, text=None):
-        """Fail, with a text or without one."""
         self.settle((None, errnum, text))
 
     def _ready(self):

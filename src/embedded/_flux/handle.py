@@ -9,12 +9,11 @@ import sys
 
 from _flux import ffi as _ffi
 from _flux.function import failure, function, functions
-from flux_engine.kernel import current
 from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import Flux
 from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import Message
-from flux_engine.kernel.task import Task
+from flux_engine.kernel.task import Task, inside_handle
 
 FLUX_T = _ffi.pointer_to("flux_t *", Flux)
 _ffi.pointer_to("flux_msg_t *", Message)
@@ -46,7 +45,7 @@ OPEN_FLAGS = 0x7F
 def _open(uri, flags):
     if uri == "loop://":
         return Flux(Task(LoopKernel(VirtualClock()), "loop"))
-    h = current.inside_handle() if uri is None else None
+    h = inside_handle() if uri is None else None
     if h is not None:
         # A plugin has a handle of the bindings.
         h = h.handle

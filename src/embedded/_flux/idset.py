@@ -88,14 +88,6 @@ def idset_next(idset, id):
     return bounds[at] if at < len(bounds) else INVALID_ID
 
 
-def _add_all(a, b):
-    a.bounds = text_form.union(a.bounds, b.bounds)
-
-
-def _subtract_all(a, b):
-    a.bounds = text_form.difference(a.bounds, b.bounds)
-
-
 functions(
     {
         "struct idset *idset_create (size_t size, int flags)": lambda size, flags: Set([]),
@@ -120,8 +112,10 @@ functions(
             lambda a, b: Set(text_form.intersect(a.bounds, b.bounds)),
         "struct idset *idset_difference (const struct idset *a, const struct idset *b)":
             lambda a, b: Set(text_form.difference(a.bounds, b.bounds)),
-        "int idset_add (struct idset *a, const struct idset *b)": _add_all,
-        "int idset_subtract (struct idset *a, const struct idset *b)": _subtract_all,
+        "int idset_add (struct idset *a, const struct idset *b)":
+            lambda a, b: setattr(a, "bounds", text_form.union(a.bounds, b.bounds)),
+        "int idset_subtract (struct idset *a, const struct idset *b)":
+            lambda a, b: setattr(a, "bounds", text_form.difference(a.bounds, b.bounds)),
         "void idset_destroy (opt struct idset *idset)": nothing,
     }
 )  # fmt: skip

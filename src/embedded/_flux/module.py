@@ -8,7 +8,7 @@ from greenlet import getcurrent
 
 import flux.core.handle
 import flux.future
-from flux_engine.kernel.current import inside_handle
+from flux_engine.kernel.task import inside_handle
 
 
 class _PerGreenlet:

@@ -152,15 +152,13 @@ def flux_msg_handler_create(h, match, cb, arg):
     return watchers.MessageWatcher(h.task, call, match.typemask, match.topic_glob or "*")
 
 
-def _allow(handler, rolemask):
-    handler.rolemask |= rolemask
-
-
 functions(
     {
         "void flux_msg_handler_start (flux_msg_handler_t *mh)": watchers.Watcher.start,
         "void flux_msg_handler_stop (flux_msg_handler_t *mh)": watchers.Watcher.stop,
         "void flux_msg_handler_destroy (flux_msg_handler_t *mh)": watchers.Watcher.stop,
-        "void flux_msg_handler_allow_rolemask (flux_msg_handler_t *mh, uint32_t rolemask)": _allow,
+        "void flux_msg_handler_allow_rolemask (flux_msg_handler_t *mh, uint32_t rolemask)": lambda mh, rolemask: (
+            setattr(mh, "rolemask", mh.rolemask | rolemask)
+        ),
     }
 )

@@ -10,7 +10,6 @@ HOST_VERSION = "0.88.0"
 
 
 def describe():
-    """One line of text for users."""
     try:
         over = f", on flux-python {metadata.version('flux-python')}"
     except metadata.PackageNotFoundError:

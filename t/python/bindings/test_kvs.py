@@ -8,7 +8,7 @@ from in_process import InProcess, raises
 
 import flux.kvs as kvs
 from flux.constants import FLUX_RPC_STREAMING
-from flux_embedded.services.kvs.tree import entries
+from flux_embedded.services.kvs import entries
 from flux_engine.kernel import message
 
 

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from in_process import InProcess
 
-from flux_embedded.services.kvs.tree import entries
+from flux_embedded.services.kvs import entries
 
 keys = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(".".join)
 operations = st.one_of(

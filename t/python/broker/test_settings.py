@@ -6,8 +6,8 @@ import os
 import pytest
 
 from flux_embedded.broker.attrs import AttrTable
-from flux_embedded.broker.environment import command_environment
 from flux_embedded.broker.logring import LogRing
+from flux_embedded.broker.process import command_environment
 from flux_engine.formats import config
 from flux_engine.modules import modpath
 

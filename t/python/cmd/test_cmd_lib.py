@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from flux_embedded.cmd.lib.tables import Formats
+from flux_embedded.cmd.lib import Formats
 from flux_engine.command.errors import error_text
 from flux_engine.command.options import Parser
 

@@ -9,7 +9,7 @@ from in_process import raises
 from jobs_instance import ALL
 
 from flux.scheduler.testing import jobspec
-from flux_embedded.services.job_ingest.service import IdGenerator
+from flux_embedded.services.job_ingest import IdGenerator
 from flux_engine.kernel.message import OWNER
 
 QUEUES = {

@@ -12,7 +12,7 @@ import textwrap
 from pathlib import Path
 
 from flux.simulate.command import main
-from flux_engine.command.call import call
+from flux_engine.command.errors import call
 
 TOP = Path(__file__).resolve().parents[3]
 FLUX = TOP / "src" / "cmd" / "flux"

@@ -4,7 +4,7 @@
 import pytest
 from shared import SRCDIR
 
-from flux_embedded.services.resource.fake import fake_resources
+from flux_engine.resource.sources import fake_resources
 
 XML = str(SRCDIR / "t" / "hwloc" / "two-socket-four-gpu.xml")
 

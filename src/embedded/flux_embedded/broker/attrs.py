@@ -45,8 +45,6 @@ DECLARED = {
 
 
 class AttrTable:
-    """The attributes of one instance."""
-
     def __init__(self):
         self._values = {n: d for n, (d, _) in DECLARED.items() if d is not None}
         self._watchers = {}

@@ -9,7 +9,7 @@ import threading
 from flux_embedded.about import HOST_VERSION
 from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.logring import LogRing
-from flux_embedded.services.kvs.tree import Tree
+from flux_embedded.services.kvs import Tree
 from flux_engine.formats import hostlist
 from flux_engine.kernel.message import OWNER
 

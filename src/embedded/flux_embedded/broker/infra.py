@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The broker's own services: log, attributes, service names and events.
+"""The broker's own services: log, attributes, service names, events, the configuration, and the ranks that are online.
 
 ====================  ============================================================================
 method                payload -> response
@@ -14,17 +14,32 @@ service.add, .remove  ``{service}`` -> nothing (RFC 5); the sender is the holder
 event.publish         ``{topic, payload?}`` -> ``{seq}``
 event.subscribe       ``{topic}`` -> nothing: every event whose topic begins so; event.unsubscribe
 broker.now            -> ``{now}``: the instance's time, which may be virtual
+config.get            -> the whole configuration
+config.load           the table -> nothing: replaces the whole configuration; every module is
+                      told by ``NAME.config-reload``. If one refuses, the former configuration comes
+                      back and its reason is the answer
+config.reload         -> nothing: reads the files given at start again
+overlay.monitor (S)   -> ``{online: IDSET}`` now, then ``{online}`` or ``{offline}`` with the ranks
+                      that changed
+overlay.disconnect    ``{rank}`` -> nothing
+overlay.join          ``{ranks: IDSET}`` -> nothing: the ranks are online now
 ====================  ============================================================================
+
+One process plays every rank, so a rank is online when the instance says so: rank 0 once the start scripts are done, then the others.
+``flux overlay disconnect`` takes one offline for good.
 """
 
 import errno
 import os
 from collections import Counter
-from syslog import LOG_INFO
+from syslog import LOG_ERR, LOG_INFO
 
+from flux_engine.formats import config, idset
 from flux_engine.kernel import message
-from flux_engine.kernel.message import Message
-from flux_engine.kernel.service import Service, request
+from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.message import NO_SERVICE, Message
+from flux_engine.kernel.service import Service, refusing, request
+from flux_engine.kernel.task import Task
 from flux_engine.modules.pymodule import ModuleTask
 
 #: An entry of the log.
@@ -163,3 +178,118 @@ class EventService(Service):
     @request("disconnect", guest=True)
     def disconnect(self, msg):
         self.subscribers.pop(msg.sender, None)
+
+
+class ConfigService(Service):
+    """``config``: get, load and reload. Loads are done one after the other."""
+
+    name = "config"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self._loads = []  # (request, new configuration)
+
+    @request("get", guest=True)
+    def get(self, msg):
+        self.respond(msg, self.ctx.config)
+
+    @request("load", form={})
+    def load(self, msg):
+        self._begin(msg, msg.body or {})
+
+    @request("reload")
+    def reload(self, msg):
+        path = self.ctx.attrs.get("config.path")
+        table = {}
+        try:
+            for part in (path or "").split(":") if path else ():
+                table = config.merge(table, config.load_path(part))
+        except config.ConfigError as exc:
+            raise OSError(errno.EINVAL, str(exc)) from None
+        self._begin(msg, table if path else self.ctx.config)
+
+    def _begin(self, msg, table):
+        self._loads.append((msg, table))
+        if len(self._loads) == 1:
+            # In a task of its own: modules may read the configuration meanwhile.
+            task = Task(self.kernel, self.name, lambda: self._work(task.handle))
+            task.on_exit = lambda task, exc: task.close()
+            Flux(task)
+            task.start()
+
+    def _work(self, h):
+        while self._loads:
+            msg, table = self._loads[0]
+            try:
+                self._replace(h, table)
+            except OSError as exc:
+                self.respond_error(msg, exc.errno, exc.strerror)
+            else:
+                self.respond(msg)
+            del self._loads[0]
+
+    def _replace(self, h, table):
+        """Tell one module after the other, so that the first refusal ends the load."""
+        former, self.ctx.config, told = self.ctx.config, table, []
+        modules = h.rpc_object("module.list").body["mods"]
+        # By name: flux-core tells all at once.
+        for name in sorted(mod["name"] for mod in modules if mod["name"] != self.name):
+            try:
+                h.rpc_object(f"{name}.config-reload", table).response()
+            except OSError as exc:
+                if exc.errno in NO_SERVICE:
+                    continue  # it is gone meanwhile
+                self.ctx.config = former
+                for other in told:
+                    self.notify(f"{other}.config-reload", former)
+                raise OSError(exc.errno, f"error updating {name}: {exc.strerror}") from None
+            told.append(name)
+
+
+class OverlayService(Service):
+    """``overlay``: ranks come and go."""
+
+    name = "overlay"
+
+    def __init__(self, ctx, *args):
+        super().__init__(ctx, *args)
+        self.online = []
+        self._monitors = self.keep()
+
+    @request("monitor", streaming=True)
+    def monitor(self, msg):
+        self._monitors.append(msg)
+        self.respond(msg, {"online": idset.encode(self.online)})
+
+    def _tell(self, update):
+        for msg in self._monitors:
+            self.respond(msg, update)
+
+    @request("disconnect", guest=True)
+    def disconnect(self, msg):
+        # The notice of a client's disconnect has no payload; the command to disconnect a rank has.
+        if msg.body is None:
+            super().disconnect(msg)
+            return
+        if msg.is_guest:
+            raise OSError(errno.EPERM, "Request requires owner credentials")
+        rank = msg.body.get("rank")
+        # Rank 0 is the instance.
+        if type(rank) is not int or rank < 1 or not idset.intersect([rank, rank + 1], self.online):
+            raise OSError(errno.EINVAL, f"rank {rank!r}: expected a rank above 0 that is online")
+        self.online = idset.difference(self.online, [rank, rank + 1])
+        self.ctx.log(LOG_ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
+        self._tell({"offline": str(rank)})
+        self.respond(msg)
+
+    @request("join", form={"ranks": str})
+    def join(self, msg):
+        with refusing():
+            ranks = idset.decode(msg.body["ranks"])
+        if ranks and ranks[-1] > self.kernel.size:
+            raise OSError(errno.EINVAL, f"ranks: expected ranks below {self.kernel.size}")
+        new = idset.difference(ranks, self.online)
+        if new:
+            self.online = idset.union(self.online, new)
+            self._tell({"online": idset.encode(new)})
+        self.respond(msg)

@@ -35,13 +35,10 @@ class LogRing:
         self._file = None
         self._level = attrs.get_int("log-level", LOG_DEBUG)
         self._stderr_level = attrs.get_int("log-stderr-level", LOG_ERR)
-        attrs.watch("log-stderr-level", self._set_stderr_level)
+        attrs.watch("log-stderr-level", lambda value: setattr(self, "_stderr_level", int(value)))
         attrs.watch("log-filename", self.open_file)
         if attrs.get("log-filename"):
             self.open_file(attrs.get("log-filename"))
-
-    def _set_stderr_level(self, value):
-        self._stderr_level = int(value)
 
     def open_file(self, path):
         """Write entries to the file `path` from now on; an empty path closes the log file."""
@@ -73,11 +70,9 @@ class LogRing:
             sys.stderr.flush()
 
     def entries(self):
-        """Return the entries in the ring, oldest first."""
         return list(self._entries)
 
     def clear(self):
-        """Empty the ring."""
         self._entries.clear()
 
     def follow(self, callback):

@@ -10,27 +10,46 @@ module.load           ``{path, args?, name?, exec?}`` -> nothing once the module
 module.remove         ``{name}`` -> nothing once it is gone
 module.list           -> ``{mods: [{name, path, idle, status, services, sendqueue, recvqueue}]}``
 ====================  ============================================================================
+
+Some modules are part of the instance. Where one service here stands for several real modules (the KVS keeps its content in memory, so
+there is no content store), the other names load a placeholder: scripts that load, list and remove them by name work as on a real host.
 """
 
 import errno
+import importlib
 import os
 from syslog import LOG_CRIT, LOG_DEBUG, LOG_ERR, LOG_WARNING
 
 from greenlet import GreenletExit, getcurrent
 
-from flux_embedded.broker import registry
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.service import Service, request
 from flux_engine.modules import modpath
 from flux_engine.modules.pymodule import LOADER, ModuleTask, failure_of
 
+#: Always loaded, before anything else.
+PERMANENT = ("overlay", "config", "rexec", "groups", "connector-local")
+
+#: module name -> "package.module:Class", or None for a placeholder
+BUILTIN = {
+    **dict.fromkeys(("connector-local", "content", "content-sqlite", "content-files", "cron")),
+    **dict.fromkeys(("groups", "heartbeat", "kvs-watch", "rexec")),
+    "config": "flux_embedded.broker.infra:ConfigService",
+    "job-exec": "flux_embedded.services.job_exec.service:JobExec",
+    "job-info": "flux_embedded.services.job_info:JobInfo",
+    "job-ingest": "flux_embedded.services.job_ingest:JobIngest",
+    "job-list": "flux_embedded.services.job_list.service:JobList",
+    "job-manager": "flux_embedded.services.job_manager.service:JobManager",
+    "kvs": "flux_embedded.services.kvs:Kvs",
+    "overlay": "flux_embedded.broker.infra:OverlayService",
+    "resource": "flux_embedded.services.resource:Resource",
+}
+
 INIT, RUNNING, FINALIZING, EXITED = range(4)
 
 
 class _Module:
-    """A module in the manager's table."""
-
     def __init__(self, name, path, task, service=None):
         self.name = name
         self.path = path
@@ -71,7 +90,7 @@ class ModuleManager(Service):
             raise FileNotFoundError(errno.ENOENT, "module not found in search path")
         if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
             raise OSError(errno.EPROTO, "module.load: args must be an array of strings")
-        found = modpath.find(path, self.dirs, registry.BUILTIN)
+        found = modpath.find(path, self.dirs, BUILTIN)
         name = body.get("name") or found.name
         if not isinstance(name, str) or "." in name:
             raise OSError(errno.EINVAL, f"name={name!r}: expected a word without dots")
@@ -91,14 +110,16 @@ class ModuleManager(Service):
         self._start(module)
 
     def _make_builtin(self, builtin, name, args):
-        service = registry.builtin_class(builtin)(self.ctx, *args)
+        target = BUILTIN[builtin]
+        where, _, attribute = (target or __name__).partition(":")
+        module = importlib.import_module(where)
+        cls = getattr(module, attribute) if target else type(builtin, (Service,), {"name": builtin})
+        service = cls(self.ctx, *args)
         if name != service.name:
-            raise OSError(
-                errno.EINVAL,
-                f"{service.name} is part of the instance and cannot be given another name",
-            )
+            text = f"{service.name} is part of the instance and cannot be given another name"
+            raise OSError(errno.EINVAL, text)
         # With flux-core the others have files of their own, and can be unloaded.
-        path = "builtin" if name in registry.PERMANENT else registry.file_of(name)
+        path = "builtin" if name in PERMANENT else module.__file__
         return _Module(name, path, service.task, service)
 
     def _start(self, module):
@@ -163,7 +184,9 @@ class ModuleManager(Service):
             self.kernel.remove_service(name, task)
         for item in task.inbox:
             if isinstance(item, Message) and item.type == message.REQUEST and item.matchtag:
-                task.refuse(item, errno.ENOSYS, f"No service matching {item.topic} is registered")
+                task.respond_error(
+                    item, errno.ENOSYS, f"No service matching {item.topic} is registered"
+                )
         task.close()
 
     def runtime_failure(self, name):

@@ -10,29 +10,26 @@ import time
 from syslog import LOG_ERR
 
 from flux_engine.kernel import message
-from flux_engine.kernel.endpoint import Endpoint
-from flux_engine.kernel.wire import Unpacker, pack
+from flux_engine.kernel.wire import Connection, pack
 
 #: A client with more unread bytes than this is disconnected.
 MAX_BACKLOG = 1 << 28
 
 
-class Client(Endpoint):
+class Client(Connection):
     """A program connected to the socket of a SocketServer."""
 
     def __init__(self, kernel, sock, server):
-        super().__init__(kernel, f"client-{sock.fileno()}")
-        self.sock = sock
+        super().__init__(kernel, f"client-{sock.fileno()}", sock)
         self.server = server
-        self.unpacker = Unpacker()
-        self.backlog = bytearray()
+        self.backlog = bytearray()  # what is still to be sent
+        self._events = selectors.EVENT_READ
         # Requests to services this client holds: by the tag they went out with, or by topic.
         self.asked = {}
         self.asked_untagged = {}
         self._tag = 0
         sock.setblocking(False)
         kernel.endpoints[self.uuid] = self
-        kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._ready)
 
     # -- to the client -------------------------------------------------------------------------
 
@@ -56,67 +53,40 @@ class Client(Endpoint):
                 msg.error_response(errno.EIO, f"{msg.topic}: the payload cannot be sent: {exc}"),
                 tag,
             )
-        self._write(frame)
-
-    def _write(self, data):
-        if not self.backlog:
-            try:
-                sent = self.sock.send(data)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self.close()
-                return
-            if sent == len(data):
-                return
-            data = data[sent:]
-            self.kernel.modify_fd(
-                self.sock.fileno(), selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready
-            )
-        self.backlog += data
-        if len(self.backlog) > MAX_BACKLOG:
-            self.server.ctx.log(
-                LOG_ERR, f"{self.name} does not read what it asked for: disconnected"
-            )
-            self.close()
+        self.backlog += frame
+        if len(self.backlog) == len(frame):
+            self.flush()
+        if len(self.backlog) > MAX_BACKLOG and not self.closed:
+            text = f"{self.name} does not read what it asked for: disconnected"
+            self.server.ctx.log(LOG_ERR, text)
+            self.lost()
 
     def flush(self):
+        """Send what the client takes."""
         try:
-            sent = self.sock.send(self.backlog)
+            del self.backlog[: self.sock.send(self.backlog)]
         except BlockingIOError:
-            return
+            pass
         except OSError:
-            self.close()
+            self.lost()
             return
-        del self.backlog[:sent]
-        if not self.backlog:
-            self.kernel.modify_fd(self.sock.fileno(), selectors.EVENT_READ, self._ready)
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.backlog else 0)
+        if events != self._events:
+            self._events = events
+            self.kernel.modify_fd(self.sock.fileno(), events, self.ready)
 
     # -- from the client -----------------------------------------------------------------------
 
-    def _ready(self, fd, events):
+    def ready(self, fd, events):
         if events & selectors.EVENT_WRITE:
             self.flush()
         if events & selectors.EVENT_READ and not self.closed:
-            self._read()
+            super().ready(fd, events)
 
-    def _read(self):
-        try:
-            data = self.sock.recv(1 << 18)
-            messages = self.unpacker.feed(data) if data else ()
-        except BlockingIOError:
-            return
-        except OSError:
-            data, messages = b"", ()
-        except (ValueError, RecursionError) as exc:
-            self.server.ctx.log(LOG_ERR, f"{self.name}: {exc}: disconnected")
-            data, messages = b"", ()
-        for msg in messages:
-            self._take(msg)
-        if not data:
-            self.close()
+    def talks_nonsense(self, exc):
+        self.server.ctx.log(LOG_ERR, f"{self.name}: {exc}: disconnected")
 
-    def _take(self, msg):
+    def take(self, msg):
         """Check a message from the client and route it."""
         if msg.type == message.RESPONSE and self._answer(msg):
             return
@@ -146,7 +116,7 @@ class Client(Endpoint):
         self.kernel.respond(request, msg, self)
         return True
 
-    def close(self):
+    def lost(self):
         """The connection is over: tell the services it used."""
         if self.closed:
             return
@@ -211,7 +181,7 @@ class SocketServer:
         self.ctx.kernel.remove_fd(self.sock.fileno())
         self.sock.close()
         for client in list(self.clients):
-            client.close()
+            client.lost()
         try:
             os.unlink(self.path)
         except OSError:

@@ -16,17 +16,16 @@ from syslog import LOG_CRIT, LOG_ERR, LOG_INFO
 
 from flux.util import fsd
 from flux_embedded import about
-from flux_embedded.broker import rc
 from flux_embedded.broker.attrs import RC1, RC3
-from flux_embedded.broker.environment import command_environment
-from flux_embedded.broker.instance import Instance
+from flux_embedded.broker.instance import Instance, load_all, unload, wind_down
+from flux_embedded.broker.modules import PERMANENT
 from flux_embedded.broker.process import (
     Command,
     adopt_orphans,
+    command_environment,
     kill_descendants,
     own_children,
 )
-from flux_embedded.broker.registry import PERMANENT
 from flux_embedded.broker.server import SocketServer
 from flux_engine.kernel import collector
 from flux_engine.kernel.clock import RealClock, VirtualClock
@@ -221,7 +220,7 @@ class Session:
             return not code
         began = self.ctx.time()
         try:
-            rc.load_all(self.h, self.ctx)
+            load_all(self.h, self.ctx)
         except OSError as exc:
             self.ctx.log(LOG_ERR, f"rc1.0: {exc.strerror}")
             seconds = fsd(self.ctx.time() - began)
@@ -247,7 +246,7 @@ class Session:
         if "job-manager" not in self.kernel.services:
             return
         future = Future(self.h)
-        helper = Task(self.kernel, "broker", lambda: rc.wind_down(helper.handle))
+        helper = Task(self.kernel, "broker", lambda: wind_down(helper.handle))
         helper.on_exit = lambda task, exc: (task.close(), future.settle(str(exc or "")))
         Flux(helper)
         helper.start()
@@ -268,7 +267,7 @@ class Session:
             names = [
                 name for name in self.instance.modules.removal_order() if name not in PERMANENT
             ]
-            rc.unload(self.h, self.ctx, names)
+            unload(self.h, self.ctx, names)
 
     def _end_leftovers(self):
         """Kill the Python modules that were not unloaded; that is a failure of the instance."""

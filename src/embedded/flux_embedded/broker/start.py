@@ -7,7 +7,10 @@ import os
 from flux_embedded.broker.attrs import AttrTable
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
-from flux_engine.formats import config, hostlist, rset
+from flux_engine.formats import config, hostlist, jobid, rset
+from flux_engine.formats.rset import RSet
+from flux_engine.kernel.future import RPC_NORESPONSE
+from flux_engine.kernel.link import connect
 
 MAX_SIZE = 1 << 20
 
@@ -15,33 +18,18 @@ MAX_SIZE = 1 << 20
 def make_parser():
     parser = Parser("flux-start", status=1)
     several = {"action": "append", "default": []}
-    parser.add_argument(
-        "-c",
-        "--config-path",
-        metavar="PATH",
+    parser.option("-c --config-path=PATH", "configuration: a TOML file or directory", **several)
+    parser.option("--conf=KEY=VAL|FILE", "a key of it (VAL is TOML, or text), or a file", **several)
+    parser.option("-S --setattr=ATTR=VAL", "a broker attribute", **several)
+    parser.option(
+        "-o --broker-opts=OPTS",
+        "options of the broker, separated by commas: -SATTR=VAL, -cPATH",
         **several,
-        help="configuration: a TOML file or directory",
     )
-    parser.add_argument(
-        "--conf",
-        metavar="KEY=VAL|FILE",
-        **several,
-        help="a key of it (VAL is TOML, or text), or a file",
-    )
-    parser.add_argument("-S", "--setattr", metavar="ATTR=VAL", **several, help="a broker attribute")
-    parser.add_argument(
-        "-o",
-        "--broker-opts",
-        metavar="OPTS",
-        **several,
-        help="options of the broker, separated by commas: -SATTR=VAL, -cPATH",
-    )
-    parser.add_argument("-s", "--test-size", metavar="N", type=int, help="play N broker ranks")
-    parser.add_argument("--test-hosts", metavar="HOSTLIST", help="names of their hosts")
-    parser.flag("--virtual-time", text="run on the virtual clock: jobs are simulated")
-    parser.add_argument(
-        "command", nargs=argparse.REMAINDER, help="run in the instance; default: a shell"
-    )
+    parser.option("-s --test-size=N", "play N broker ranks", type=int)
+    parser.option("--test-hosts=HOSTLIST", "names of their hosts")
+    parser.option("--virtual-time", "run on the virtual clock: jobs are simulated")
+    parser.option("command", "run in the instance; default: a shell", nargs=argparse.REMAINDER)
     return parser
 
 
@@ -116,8 +104,6 @@ def _join_job(options, environ):
     """
     if options.test_size is not None or "FLUX_JOB_ID" not in environ:
         return True
-    from flux_embedded.broker.parent import Parent
-
     if environ.get("FLUX_TASK_RANK", "0") != "0":
         return False
     try:
@@ -139,3 +125,46 @@ def _join_job(options, environ):
     ):
         options.attrs.define(name, value)
     return True
+
+
+#: Flags of job-info requests (RFC 41): JSON objects, with updates applied.
+_CURRENT = 3
+
+
+class Parent:
+    """A connection to the enclosing instance at `uri`, for the job (its id as text) that this process belongs to.
+
+    Its maker gets OSError if it does not answer, ValueError for a wrong id.
+    """
+
+    def __init__(self, uri, job):
+        self.uri = uri
+        self.job = job
+        self.id = jobid.decode(job)
+        self._h = connect(uri)
+
+    @classmethod
+    def of_environment(cls, environ):
+        """The Parent by the environment of a job, or None outside of one; OSError if it does not answer, ValueError for a wrong id."""
+        uri, job = environ.get("FLUX_URI", ""), environ.get("FLUX_JOB_ID")
+        if not job or not uri.startswith("local://"):
+            return None
+        return cls(uri, job)
+
+    def level(self):
+        """Return the nesting level of the parent; 0 for one that is not a job itself."""
+        return int(self._h.attr_get("instance-level"))
+
+    def resources(self):
+        """Return the job's R with ranks from 0 on, as the instance in it has them."""
+        lookup = {"id": self.id, "keys": ["R"], "flags": _CURRENT}
+        R = self._h.rpc_object("job-info.lookup", lookup).body["R"]
+        return RSet(R).renumber().to_dict()
+
+    def announce(self, uri):
+        """Tell the enclosing instance the URI of the one in the job."""
+        memo = {"id": self.id, "memo": {"uri": uri}}
+        self._h.rpc_object("job-manager.memo", memo, RPC_NORESPONSE)
+
+    def close(self):
+        self._h.disconnect()

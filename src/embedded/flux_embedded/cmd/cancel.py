@@ -48,13 +48,13 @@ def _cancel_matching(args):
 
 def main(argv):
     parser = Parser("flux-cancel")
-    parser.flag("--all", text="all jobs of the user")
-    parser.flag("-n", "--dry-run", text="only count the jobs")
-    parser.flag("-q", "--quiet", text="print nothing if no jobs match")
-    parser.add_argument("-u", "--user", metavar="USER", help="all jobs of this user, or of 'all'")
-    parser.add_argument("-S", "--states", action="append", metavar="STATES", help="jobs in these")
-    parser.add_argument("-m", "--message", metavar="NOTE", help="note of the exception")
-    parser.add_argument("jobids", nargs="*", metavar="JOBID", type=JobID)
+    parser.option("--all", "all jobs of the user")
+    parser.option("-n --dry-run", "only count the jobs")
+    parser.option("-q --quiet", "print nothing if no jobs match")
+    parser.option("-u --user=USER", "all jobs of this user, or of 'all'")
+    parser.option("-S --states=STATES", "jobs in these", action="append")
+    parser.option("-m --message=NOTE", "note of the exception")
+    parser.option("jobids=JOBID", nargs="*", type=JobID)
     args = parser.parse_args(argv)
     selecting = args.all or args.user or args.states
     if args.jobids and selecting:

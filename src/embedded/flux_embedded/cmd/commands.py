@@ -40,9 +40,9 @@ COMMANDS = {
     # the command in jobspecs of instances; a broker is the whole instance here
     "broker": Command("flux_embedded.broker.start:main"),
     "simulate": Command("flux.simulate.command:main", "run recorded jobs through schedulers, and compare"),
-    "version": Command("flux_embedded.cmd.version:main", "print the version"),
+    "version": Command("flux_embedded.cmd.attr:version", "print the version"),
     "config": Command("flux_embedded.cmd.config:main", "print and load the configuration"),
-    "python": Command("flux_embedded.cmd.env:python", "run Python with the Flux modules on its path"),
+    "python": Command("flux_embedded.cmd.dispatch:python", "run Python with the Flux modules on its path"),
     "module": Command("flux_embedded.cmd.module:main", "load, remove and list modules"),
     "modprobe": Command("flux_embedded.cmd.modprobe:main", "load and remove modules by their dependencies"),
     "jobtap": Command("flux_embedded.cmd.jobtap:main", "load, remove and list plugins of the job manager"),
@@ -55,6 +55,5 @@ COMMANDS = {
 
 
 def usage():
-    """The output of ``flux --help``."""
     shown = [f"   {name:<14} {command.doc}\n" for name, command in COMMANDS.items() if command.doc]
     return "Usage: flux COMMAND ARGS\n\n" + "".join(shown) + "\nSee 'flux help COMMAND'.\n"

@@ -39,8 +39,8 @@ def reload(args):
 def main(argv):
     parser = Parser("flux-config", status=1)
     one = parser.command("get", get, "print a value of the configuration, or all of it")
-    one.add_argument("name", metavar="NAME", nargs="?")
+    one.option("name=NAME", nargs="?")
     one = parser.command("load", load, "load a configuration from TOML files, or standard input")
-    one.add_argument("path", metavar="PATH", nargs="?")
+    one.option("path=PATH", nargs="?")
     parser.command("reload", reload, "load the configuration from its files again")
     return parser.run(argv)

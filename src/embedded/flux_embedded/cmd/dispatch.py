@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Running the command of a ``flux`` command line, and reporting its failure."""
+"""Running the command of a ``flux`` command line, and reporting its failure; ``flux python``."""
 
 import os
 import sys
 
 from _flux import bindings
 from flux_embedded.cmd import commands
-from flux_embedded.cmd.env import environment
 from flux_engine import paths
-from flux_engine.command.call import call, prepare_streams
-from flux_engine.command.errors import warn
+from flux_engine.command.errors import call, prepare_streams, warn
 
 
 def _run_script(script, argv):
@@ -86,3 +84,19 @@ def run(argv=None):
             f"flux: ERROR: {sys.executable}: {exc}: install it, or name another Python in FLUX_SCHEDULER_PYTHON"
         )
         return 1
+
+
+def environment():
+    """This environment with the Flux modules first on Python's path."""
+    environ = dict(os.environ)
+    parts = environ.get("FLUX_PYTHONPATH_PREPEND", "").split(":")
+    parts += [paths.BINDINGS, paths.EMBEDDED]
+    parts += environ.get("PYTHONPATH", "").split(":")
+    environ["PYTHONPATH"] = ":".join(dict.fromkeys(part for part in parts if part))
+    environ.setdefault("FLUX_EXEC_PATH", paths.COMMANDS)
+    return environ
+
+
+def python(argv):
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, *argv], environment())

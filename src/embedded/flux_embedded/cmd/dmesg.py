@@ -24,9 +24,9 @@ def _entries(handle, follow):
 
 def main(argv):
     parser = Parser("flux-dmesg", status=1)
-    parser.flag("-C", "--clear", text="clear the log")
-    parser.flag("-c", "--read-clear", text="clear the log after printing it")
-    parser.flag("-f", "--follow", text="go on with what is logged")
+    parser.option("-C --clear", "clear the log")
+    parser.option("-c --read-clear", "clear the log after printing it")
+    parser.option("-f --follow", "go on with what is logged")
     args = parser.parse_args(argv)
     handle = flux.Flux()
     if not args.clear:

@@ -8,7 +8,7 @@ from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.job import JobID
 from flux.util import Deduplicator
-from flux_embedded.cmd.lib.tables import Formats, RankSet
+from flux_embedded.cmd.lib import Formats, RankSet
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
@@ -93,11 +93,11 @@ def kill(args):
 def main(argv):
     parser = Parser("flux-housekeeping")
     one = parser.command("list", list_command, "list the jobs whose nodes they look after")
-    one.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="on these only")
+    one.option("-i --include=RANKS|HOSTS", "on these only")
     one.add_table()
     one = parser.command("kill", kill, "send them a signal")
-    one.add_argument("-s", "--signal", metavar="N", type=int, default=15, help="its number")
-    one.add_argument("-t", "--targets", metavar="RANKS|HOSTS", help="those on these")
-    one.add_argument("-j", "--jobid", metavar="JOBID", type=JobID, help="those of this job")
-    one.flag("--all", text="all of them")
+    one.option("-s --signal=N", "its number", type=int, default=15)
+    one.option("-t --targets=RANKS|HOSTS", "those on these")
+    one.option("-j --jobid=JOBID", "those of this job", type=JobID)
+    one.option("--all", "all of them")
     return parser.run(argv)

@@ -9,7 +9,7 @@ from flux.idset import IDset
 from flux.job import JobID, JobInfoFormat, JobList, job_fields_to_attrs
 from flux.job.stats import JobStats
 from flux.util import parse_datetime
-from flux_embedded.cmd.lib.tables import Formats, words
+from flux_embedded.cmd.lib import Formats, words
 from flux_engine.command.errors import CommandError, warn
 from flux_engine.command.options import Parser
 
@@ -94,25 +94,21 @@ def _stats(handle):
 
 def main(argv):
     parser = Parser("flux-jobs")
-    parser.flag("-a", text="jobs in all states")
-    parser.flag("-A", text="jobs of all users")
-    parser.add_argument("-u", "--user", metavar="USER", help="jobs of this user, or of 'all'")
-    parser.add_argument("--name", metavar="NAME", help="jobs of this name")
-    parser.add_argument(
-        "-c", "--count", metavar="N", type=int, help="at most so many (default: 1000)"
-    )
-    parser.add_argument(
-        "-f", "--filter", metavar="STATE|RESULT,...", action="append", help="these only"
-    )
-    parser.add_argument("--since", metavar="WHEN", help="and jobs that have ended since then")
-    parser.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="jobs on these only")
-    parser.add_argument("--sort", metavar="KEY,...", help="the order of lines; -KEY: descending")
+    parser.option("-a", "jobs in all states")
+    parser.option("-A", "jobs of all users")
+    parser.option("-u --user=USER", "jobs of this user, or of 'all'")
+    parser.option("--name=NAME", "jobs of this name")
+    parser.option("-c --count=N", "at most so many (default: 1000)", type=int)
+    parser.option("-f --filter=STATE|RESULT,...", "these only", action="append")
+    parser.option("--since=WHEN", "and jobs that have ended since then")
+    parser.option("-i --include=RANKS|HOSTS", "jobs on these only")
+    parser.option("--sort=KEY,...", "the order of lines; -KEY: descending")
     parser.add_queues()
     parser.add_table()
-    parser.flag("--json", text="print all that is known of them, as JSON")
-    parser.flag("--stats", text="print how many jobs there are first")
-    parser.flag("--stats-only", text="print how many jobs there are; fails if none is active")
-    parser.add_argument("jobids", metavar="JOBID", nargs="*", type=JobID)
+    parser.option("--json", "print all that is known of them, as JSON")
+    parser.option("--stats", "print how many jobs there are first")
+    parser.option("--stats-only", "print how many jobs there are; fails if none is active")
+    parser.option("jobids=JOBID", nargs="*", type=JobID)
     args = parser.parse_args(argv)
     text = Formats("flux-jobs", FORMATS).load().get_format_string(args.format)
     try:

@@ -4,7 +4,7 @@
 import sys
 
 import flux
-from flux_embedded.cmd.lib.ask import ask
+from flux_embedded.cmd.lib import ask
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 
@@ -49,13 +49,13 @@ def unlink(args):
 def main(argv):
     parser = Parser("flux-kvs", status=1)
     one = parser.command("get", get, "print the values of keys")
-    one.flag("-r", "--raw", text="without a newline at the end")
-    one.add_argument("keys", metavar="KEY", nargs="+")
+    one.option("-r --raw", "without a newline at the end")
+    one.option("keys=KEY", nargs="+")
     one = parser.command("put", put, "give keys their values")
-    one.flag("-r", "--raw", text="a value of - is read from standard input")
-    one.add_argument("values", metavar="KEY=VALUE", nargs="+")
+    one.option("-r --raw", "a value of - is read from standard input")
+    one.option("values=KEY=VALUE", nargs="+")
     one = parser.command("unlink", unlink, "remove keys")
-    one.flag("-R", "--recursive", text="directories with what is in them")
-    one.flag("-f", "--force", text="whether they are there or not")
-    one.add_argument("keys", metavar="KEY", nargs="+")
+    one.option("-R --recursive", "directories with what is in them")
+    one.option("-f --force", "whether they are there or not")
+    one.option("keys=KEY", nargs="+")
     return parser.run(argv)

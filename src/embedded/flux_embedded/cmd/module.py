@@ -5,7 +5,7 @@ import argparse
 import json
 import os
 
-from flux_embedded.cmd.lib.ask import ask
+from flux_embedded.cmd.lib import ask
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
@@ -95,24 +95,22 @@ def _number(text):
 def main(argv):
     parser = Parser("flux-module", status=1)
     one = parser.command("list", list_modules, "list loaded modules")
-    one.flag("-l", "--long", text="with the path of each")
+    one.option("-l --long", "with the path of each")
     for name, function in (("load", load), ("reload", reload)):
         one = parser.command(name, function, f"{name} a module")
-        one.add_argument("-n", "--name", metavar="NAME", help="under this name")
+        one.option("-n --name=NAME", "under this name")
         if name == "reload":
-            one.flag("-f", "--force", text="load it if it was not loaded")
-        one.add_argument("module", metavar="MODULE")
-        one.add_argument("args", metavar="ARG", nargs=argparse.REMAINDER)
+            one.option("-f --force", "load it if it was not loaded")
+        one.option("module=MODULE")
+        one.option("args=ARG", nargs=argparse.REMAINDER)
     for name in ("remove", "unload"):
         one = parser.command(name, remove, "remove a module")
-        one.flag("-f", "--force", text="say nothing if it is not loaded")
-        one.add_argument("module", metavar="MODULE")
+        one.option("-f --force", "say nothing if it is not loaded")
+        one.option("module=MODULE")
     one = parser.command("stats", stats, "print the statistics of a module")
-    one.add_argument("name", metavar="NAME")
+    one.option("name=NAME")
     one = parser.command("debug", debug, "print or change the debug word of a module")
-    one.add_argument(
-        "-s", "--setbit", metavar="MASK", type=_number, default=0, help="set these bits"
-    )
-    one.add_argument("-c", "--clearbit", metavar="MASK", type=_number, help="clear these bits")
-    one.add_argument("name", metavar="NAME")
+    one.option("-s --setbit=MASK", "set these bits", type=_number, default=0)
+    one.option("-c --clearbit=MASK", "clear these bits", type=_number)
+    one.option("name=NAME")
     return parser.run(argv)

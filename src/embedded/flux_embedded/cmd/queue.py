@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import flux
 from flux.queue import QueueList
 from flux.util import AltField, parse_fsd
-from flux_embedded.cmd.lib.ask import ask
-from flux_embedded.cmd.lib.tables import Formats, color, mark, words
+from flux_embedded.cmd.lib import Formats, ask, color, mark, words
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 
@@ -180,15 +179,15 @@ def main(argv):
     for name in ("status", "enable", "disable", "start", "stop"):
         function = status_command if name == "status" else change_command
         one = parser.command(name, function, f"{name} of submission, or of scheduling")
-        one.flag("-v", "--verbose", text="with the counts of the job manager")
+        one.option("-v --verbose", "with the counts of the job manager")
         if name != "status":
-            one.flag("-a", "--all", text="all queues")
-            one.flag("--quiet", text="print errors only")
+            one.option("-a --all", "all queues")
+            one.option("--quiet", "print errors only")
         if name in ("stop", "disable"):
-            one.add_argument("-m", "--message", metavar="REASON", help="why")
-            one.flag("--nocheckpoint", text="for a real instance: here nothing is kept")
-        one.add_argument("queue", metavar="QUEUE", nargs="?")
+            one.option("-m --message=REASON", "why")
+            one.option("--nocheckpoint", "for a real instance: here nothing is kept")
+        one.option("queue=QUEUE", nargs="?")
     for name, text in (("drain", "is active"), ("idle", "runs")):
         one = parser.command(name, wait_command, f"wait until no job {text}")
-        one.add_argument("-t", "--timeout", metavar="FSD", help="no longer than this")
+        one.option("-t --timeout=FSD", "no longer than this")
     return parser.run(argv)

@@ -52,14 +52,10 @@ def _children(xml):
 def main(argv):
     parser = Parser("flux-R", status=1)
     one = parser.command("encode", encode, "print R made of these options")
-    one.add_argument(
-        "--hwloc-xml", metavar="FILE", help="cores, GPUs and topology of a file of hwloc XML"
-    )
-    one.add_argument("-r", "--ranks", metavar="IDSET", help="default: 0, or one for each host")
-    one.add_argument("-c", "--cores", metavar="IDSET", help="of each rank; default: 0")
-    one.add_argument("-g", "--gpus", metavar="IDSET", default="", help="of each rank")
-    one.add_argument("-H", "--hosts", metavar="HOSTLIST", help="default: this host, for each rank")
-    one.add_argument(
-        "-p", "--property", metavar="NAME[:RANKS]", action="append", help="give ranks a property"
-    )
+    one.option("--hwloc-xml=FILE", "cores, GPUs and topology of a file of hwloc XML")
+    one.option("-r --ranks=IDSET", "default: 0, or one for each host")
+    one.option("-c --cores=IDSET", "of each rank; default: 0")
+    one.option("-g --gpus=IDSET", "of each rank", default="")
+    one.option("-H --hosts=HOSTLIST", "default: this host, for each rank")
+    one.option("-p --property=NAME[:RANKS]", "give ranks a property", action="append")
     return parser.run(argv)

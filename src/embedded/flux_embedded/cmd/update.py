@@ -42,10 +42,10 @@ def _duration(handle, jobid, text):
 
 def main(argv):
     parser = Parser("flux-update")
-    parser.flag("-n", "--dry-run", text="print the updates, in JSON, and no more")
-    parser.flag("-v", "--verbose", text="print each update that was made")
-    parser.add_argument("jobid", metavar="JOBID", type=JobID)
-    parser.add_argument("updates", metavar="KEY=VALUE", nargs="+")
+    parser.option("-n --dry-run", "print the updates, in JSON, and no more")
+    parser.option("-v --verbose", "print each update that was made")
+    parser.option("jobid=JOBID", type=JobID)
+    parser.option("updates=KEY=VALUE", nargs="+")
     args = parser.parse_args(argv)
     handle = flux.Flux()
     updates = {}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux-simulate``: the command as a program of its own, without ``flux``."""
 
-from flux_engine.command.call import call, prepare_streams
+from flux_engine.command.errors import call, prepare_streams
 
 
 def _command(argv):

@@ -35,9 +35,20 @@ class Parser(argparse.ArgumentParser):
         one.set_defaults(function=function)
         return one
 
-    def flag(self, *names, text=None):
-        """Add an option without a value."""
-        return self.add_argument(*names, action="store_true", help=text)
+    def option(self, names, text=None, **more):
+        """Add an option, or an argument.
+
+        Args:
+            names (str): ``-q --quiet``, or with a value ``-t --timeout=FSD``; of an argument ``id=JOBID``
+            text (str): its description
+            more: as for ``add_argument``
+        """
+        names, has_value, metavar = names.partition("=")
+        if metavar:
+            more["metavar"] = metavar
+        elif names[0] == "-" and not has_value:
+            more.setdefault("action", "store_true")
+        return self.add_argument(*names.split(), help=text, **more)
 
     def takes_value(self, word):
         """Return whether a word is an option whose value is the next word."""
@@ -45,24 +56,16 @@ class Parser(argparse.ArgumentParser):
 
     def add_table(self):
         """Add the options of a command that prints a table: ``--format`` and ``--no-header``."""
-        self.add_argument(
-            "-o",
-            "--format",
+        self.option(
+            "-o --format=FORMAT",
+            "a format, in Python's syntax, or the name of one ('help' lists them)",
             default="default",
-            metavar="FORMAT",
-            help="a format, in Python's syntax, or the name of one ('help' lists them)",
         )
-        self.flag("-n", "--no-header", text="leave the header out")
+        self.option("-n --no-header", "leave the header out")
 
     def add_queues(self):
         """Add ``--queue``, which may name several."""
-        self.add_argument(
-            "-q",
-            "--queue",
-            action="append",
-            metavar="QUEUE,...",
-            help="these queues only",
-        )
+        self.option("-q --queue=QUEUE,...", "these queues only", action="append")
 
     def run(self, argv):
         """Run the subcommand in argv; returns the exit status."""

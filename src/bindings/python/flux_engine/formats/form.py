@@ -8,8 +8,6 @@ one form, for an array of such; a dict of key -> form, where a key that ends wit
 
 import errno
 
-from flux_engine.formats.quote import quote
-
 #: Names of forms in error texts.
 NAMES = {
     int: "an integer",
@@ -78,3 +76,11 @@ def check_table(table, form, where):
     except ValueError as exc:
         raise OSError(errno.EINVAL, f"configuration: {exc}") from None
     return table
+
+
+def quote(value, limit=60):
+    """Return a value's repr, cut to `limit` characters so that an error message stays one line."""
+    if isinstance(value, str) and len(value) > limit:
+        value = value[:limit] + "..."
+    text = repr(value)
+    return text if len(text) <= 2 * limit else text[: 2 * limit - 3] + "..."

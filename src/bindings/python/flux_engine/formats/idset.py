@@ -60,12 +60,10 @@ def text(ids):
 
 
 def count(bounds):
-    """Return the number of members."""
     return sum(bounds[1::2]) - sum(bounds[::2])
 
 
 def members(bounds):
-    """Yield the members in ascending order."""
     it = iter(bounds)
     for lo, hi in zip(it, it):
         yield from range(lo, hi)

@@ -5,7 +5,7 @@ import locale
 import os
 import re
 
-from flux_engine.formats.quote import quote
+from flux_engine.formats.form import quote
 
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUE = {c: i for i, c in enumerate(_ALPHABET)}

@@ -9,7 +9,7 @@ missing from its policy are looked up in its parent's, then in ``[policy]``. A p
 
 import errno
 
-from flux_engine.formats import constraint, form, fsd
+from flux_engine.formats import form, fsd, rset
 
 
 def _limit(value):
@@ -19,7 +19,7 @@ def _limit(value):
 
 
 def _property(name):
-    constraint.check_property(name)
+    rset.check_property(name)
     if " " in name or "\t" in name:
         raise ValueError(f"property {name!r}: a name has no blanks")
 

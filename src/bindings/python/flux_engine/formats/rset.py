@@ -6,8 +6,9 @@ of every job: they read the parsed JSON directly, since building an RSet would c
 answer.
 """
 
+from flux.resource.pool.constraint import ILLEGAL_IN_PROPERTIES
 from flux.resource.pool.masks import RANK_LIMIT, members, parse_idset, popcount
-from flux_engine.formats import constraint, form, hostlist, idset
+from flux_engine.formats import form, hostlist, idset
 
 #: Keys of ``execution`` that describe resources, not times.
 _RESOURCES = ("R_lite", "nodelist", "properties")
@@ -119,7 +120,7 @@ class RSet:
     def _read_property(self, name, text, lenient):
         where = f"R.execution.properties.{name}"
         if not lenient:
-            constraint.check_property(name)
+            check_property(name)
         bounds = _decode(text, where)
         here = self.members(bounds)
         if len(here) != idset.count(bounds) and not lenient:
@@ -163,8 +164,6 @@ class RSet:
 
     def members(self, bounds):
         """The ranks of this set among `bounds`, as a set."""
-        if idset.count(bounds) < len(self.have):
-            return {rank for rank in idset.members(bounds) if rank in self.have}
         return set(idset.members(idset.intersect(bounds, idset.from_ids(self.have))))
 
     # -- parts and combinations ------------------------------------------------------------------
@@ -213,6 +212,19 @@ class RSet:
         }
         result.properties = {name: ranks for name, ranks in kept.items() if ranks}
         return result
+
+
+def check_property(name):
+    """Check the name of a property (RFC 20).
+
+    Raises:
+        ValueError: not a valid property name
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"property {name!r}: a name may not be empty")
+    for char in name:
+        if char in ILLEGAL_IN_PROPERTIES:
+            raise ValueError(f"invalid character '{char}' in property \"{name}\"")
 
 
 def kinds(children):

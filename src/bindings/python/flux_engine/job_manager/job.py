@@ -89,12 +89,10 @@ class Jobs:
         self.max_id = 0
 
     def add(self, job):
-        """A new job, active."""
         self.active[job.id] = job
         self.max_id = max(self.max_id, job.id)
 
     def deactivate(self, job):
-        """`job` has become inactive."""
         self.inactive[job.id] = self.active.pop(job.id)
 
     def find(self, id):

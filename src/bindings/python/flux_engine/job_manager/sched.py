@@ -19,7 +19,7 @@ from flux_engine.formats import idset, jobid, rset
 from flux_engine.formats.jsontext import dumps
 from flux_engine.formats.states import FLAG_ALLOC_BYPASS
 from flux_engine.job_manager.job import merge_annotations
-from flux_engine.kernel.form import Malformed
+from flux_engine.kernel.message import Malformed
 
 SUCCESS, ANNOTATE, DENY, CANCEL = 0, 1, 2, 3
 LIMIT_MAX = 2147483647
@@ -41,8 +41,8 @@ def _kind_of(body):
     return kind
 
 
-def _place(job):
-    """The place of a job in the order."""
+def place(job):
+    """The place of a job in the order in which jobs are sent to the scheduler."""
     return -job.priority, job.t_submit, job.id
 
 
@@ -161,7 +161,7 @@ class Sched:
             cell = [job]
             job.alloc_entry = cell
             self._serial += 1
-            heapq.heappush(self._waiting, (*_place(job), self._serial, cell))
+            heapq.heappush(self._waiting, (*place(job), self._serial, cell))
             self.queued += 1
             self.events.schedule()
 
@@ -240,7 +240,6 @@ class Sched:
         self.send("sched.alloc", payload)
 
     def send(self, topic, payload):
-        """Send a request to the scheduler."""
         self.events.send(self.service.h.send_untagged, topic, payload)
 
     def _make_way(self):
@@ -252,8 +251,8 @@ class Sched:
         while waiting and waiting[0][-1][0] is None:
             heapq.heappop(waiting)
         if waiting and self.pending and not self._canceling:
-            last = max(self.pending.values(), key=_place)
-            if waiting[0][:3] < _place(last):
+            last = max(self.pending.values(), key=place)
+            if waiting[0][:3] < place(last):
                 self._cancel(last)
 
     def _cancel(self, job):
@@ -272,7 +271,6 @@ class Sched:
     # -- answers of the scheduler ------------------------------------------------------------------
 
     def alloc_response(self, msg):
-        """A response to ``sched.alloc``."""
         if msg.errnum:
             self._failed(f"sched.alloc: {msg.payload_str or f'error {msg.errnum}'}")
             return

@@ -49,21 +49,13 @@ def stats(task, msg):
     return {"tx": none, "rx": none}
 
 
-def nothing(task, msg):
-    return None
-
-
-def shutdown(task, msg):
-    task.shut_down()
-
-
 #: method -> (function of task and message that returns the payload, guests allowed)
 METHODS = {
     "ping": (ping, True),
     "debug": (debug, False),
     "stats-get": (stats, True),
-    "stats-clear": (nothing, False),
-    "config-reload": (nothing, False),
-    "disconnect": (nothing, True),
-    "shutdown": (shutdown, False),
+    "stats-clear": (lambda task, msg: None, False),
+    "config-reload": (lambda task, msg: None, False),
+    "disconnect": (lambda task, msg: None, True),
+    "shutdown": (lambda task, msg: task.shut_down(), False),
 }

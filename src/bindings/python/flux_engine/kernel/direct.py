@@ -5,11 +5,10 @@ call. A scheduler sees the same handle, messages and timers.
 """
 
 import errno
-import os
 
 from flux_engine.kernel import message
-from flux_engine.kernel.endpoint import Endpoint
 from flux_engine.kernel.reactor import Reactor
+from flux_engine.kernel.routing import Endpoint
 
 
 class DirectReactor(Reactor):
@@ -80,16 +79,7 @@ class Peer(Endpoint):
     def answered(self, msg):
         """A response came."""
 
-    def respond(self, msg, obj=None):
-        """Answer a request with an object."""
-        self.kernel.respond(msg, msg.response(None, obj))
-
-    def respond_error(self, msg, errnum, text=None):
-        """Answer a request with an error: a POSIX errno, and a line of text."""
-        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)))
-
     def send_message(self, msg):
-        """Send a request."""
         msg.sender = self
         self.kernel.request(msg)
 

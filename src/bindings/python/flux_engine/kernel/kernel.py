@@ -158,7 +158,9 @@ class Kernel(Reactor):
                 min(max(0.0, timers[0][0] - self.clock.now()), LONGEST_WAIT) if timers else None
             )
         if timeout is None and not self._descriptors:
-            self._deadlock()
+            text = "nothing is left to wait for: no message, timer or descriptor can ever come"
+            sleeper, self._runner = self._runner or self._hub.parent, None
+            sleeper.throw(RuntimeError(text))
             return  # the error was caught, and there is work again
         self._select(timeout)
 
@@ -177,12 +179,6 @@ class Kernel(Reactor):
         for callback, fd, mask in events:
             callback(fd, mask)
         return bool(events)
-
-    def _deadlock(self):
-        text = "nothing is left to wait for: no message, timer or descriptor can ever come"
-        sleeper = self._runner or self._hub.parent
-        self._runner = None
-        sleeper.throw(RuntimeError(text))
 
 
 class Descriptors:
@@ -231,7 +227,6 @@ class Descriptors:
                 callback(signum)
 
     def close(self):
-        """Close them all."""
         if self._wakeup is not None:
             signal.set_wakeup_fd(-1)
             for end in self._wakeup:

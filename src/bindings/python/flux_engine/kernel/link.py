@@ -7,16 +7,14 @@ reactor are thus the same code outside as inside.
 
 import errno
 import os
-import selectors
 import socket
 import sys
 
 from flux_engine.kernel import message
-from flux_engine.kernel.endpoint import Endpoint
 from flux_engine.kernel.handle import Flux
 from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.task import Task
-from flux_engine.kernel.wire import Unpacker, pack
+from flux_engine.kernel.wire import Connection, pack
 
 #: The socket of a system instance: named in the error when FLUX_URI is not set.
 SYSTEM_SOCKET = "/run/flux/local"
@@ -63,18 +61,15 @@ def connect(url=None):
     return Flux(task)
 
 
-class Link(Endpoint):
+class Link(Connection):
     """Carries requests to the broker, and its messages back."""
 
     def __init__(self, kernel, sock):
-        super().__init__(kernel, "broker")
-        self._sock = sock
-        self._unpacker = Unpacker()
+        super().__init__(kernel, "broker", sock)
         self._askers = {}
-        kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self._readable)
 
     def fileno(self):
-        return self._sock.fileno()
+        return self.sock.fileno()
 
     def receive(self, msg):
         if self.closed:
@@ -85,25 +80,17 @@ class Link(Endpoint):
         if msg.type == message.REQUEST and msg.matchtag and not msg.noresponse:
             self._askers[msg.matchtag] = msg
         try:
-            self._sock.sendall(pack(msg))
+            self.sock.sendall(pack(msg))
         except OSError:
-            self._lost()
+            self.lost()
 
-    def _readable(self, fd, events):
-        try:
-            data = self._sock.recv(1 << 18)
-            messages = self._unpacker.feed(data) if data else []
-        except (OSError, ValueError):
-            data, messages = b"", []
-        if not data:
-            self._lost()
-        for msg in messages:
-            if msg.type == message.RESPONSE:
-                self._answer(msg)
-            else:
-                msg.sender = self
-                for endpoint in list(self.kernel.endpoints.values()):
-                    self.kernel.send(endpoint, msg)
+    def take(self, msg):
+        if msg.type == message.RESPONSE:
+            self._answer(msg)
+            return
+        msg.sender = self
+        for endpoint in list(self.kernel.endpoints.values()):
+            self.kernel.send(endpoint, msg)
 
     def _answer(self, msg):
         asked = self._askers.get(msg.matchtag)
@@ -114,13 +101,12 @@ class Link(Endpoint):
         self.kernel.send(asked.sender, msg)
 
     def close(self):
-        """Close the connection."""
         if not self.closed:
-            self.kernel.remove_fd(self._sock.fileno())
-        self._sock.close()
+            self.kernel.remove_fd(self.sock.fileno())
+        self.sock.close()
         self.closed = True
 
-    def _lost(self):
+    def lost(self):
         """The connection to the instance is lost: fail the requests that wait for it."""
         if self.closed:
             return

@@ -7,8 +7,8 @@ from collections import deque
 
 from flux_engine.kernel import message
 from flux_engine.kernel.defaults import METHODS
-from flux_engine.kernel.endpoint import Endpoint
 from flux_engine.kernel.message import Message
+from flux_engine.kernel.routing import Endpoint
 
 GUEST_REFUSED = "Request requires owner credentials"
 
@@ -98,7 +98,7 @@ class Listener(Endpoint):
         if not watchers:
             self._dispatch_default(msg)
         elif not watchers[0].allows(msg):
-            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
+            self.respond_error(msg, errno.EPERM, GUEST_REFUSED)
         else:
             self.guard(watchers[0].call, msg)
 
@@ -106,21 +106,18 @@ class Listener(Endpoint):
         """Answer a request that any module answers, or refuse an unknown one."""
         service, _, method = msg.topic.partition(".")
         if service != self.name or method not in METHODS:
-            self.refuse(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
+            self.respond_error(msg, errno.ENOSYS, f"Unknown service method '{msg.topic}'")
             return
         function, guest = METHODS[method]
         if not guest and msg.is_guest:
-            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
+            self.respond_error(msg, errno.EPERM, GUEST_REFUSED)
             return
         try:
             answer = function(self, msg)
         except OSError as exc:
-            self.refuse(msg, exc.errno, exc.strerror)
+            self.respond_error(msg, exc.errno, exc.strerror)
         else:
-            self.kernel.respond(msg, msg.response(None, answer), self)
-
-    def refuse(self, msg, errnum, text):
-        self.kernel.respond(msg, msg.error_response(errnum, text), self)
+            self.respond(msg, answer)
 
     # -- message watchers, the newest first ------------------------------------------------------
 

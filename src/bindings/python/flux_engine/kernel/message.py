@@ -8,6 +8,7 @@ import errno
 import json
 import os
 
+from flux_engine.formats.form import check
 from flux_engine.formats.jsontext import encoder
 
 REQUEST, RESPONSE, EVENT, CONTROL = 1, 2, 4, 8
@@ -159,3 +160,23 @@ class Message:
 def error_of(msg):
     """The OSError that an error response stands for."""
     return OSError(msg.errnum, msg.payload_str or os.strerror(msg.errnum))
+
+
+class Malformed(OSError):
+    """A payload that its method does not accept.
+
+    The sender is told ``Protocol error`` and no more, as by a real service; the details are logged
+    at debug level.
+    """
+
+    def __init__(self, detail):
+        super().__init__(errno.EPROTO, os.strerror(errno.EPROTO))
+        self.detail = detail
+
+
+def check_form(body, form, topic):
+    """Check the payload of a request, by a form of `flux_engine.formats.form`. Malformed: it does not have that form."""
+    try:
+        check(body, form, topic)
+    except ValueError as exc:
+        raise Malformed(str(exc)) from None

@@ -117,7 +117,6 @@ class Reactor(Router):
     # -- turns ---------------------------------------------------------------------------------
 
     def turn(self):
-        """Run one turn."""
         self.turns += 1
         # A reactor may begin anywhere in a turn; its idle watchers wait for the next one.
         idle = list(self.idle_watchers)

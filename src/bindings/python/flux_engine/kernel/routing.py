@@ -1,4 +1,4 @@
-"""Routing of messages to endpoints (RFC 3, 6), and the closing of an endpoint (RFC 5)."""
+"""Endpoints, the routing of messages to them (RFC 3, 6), and the closing of an endpoint (RFC 5)."""
 
 import errno
 import os
@@ -6,6 +6,40 @@ from collections import deque
 
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
+
+
+class Endpoint:
+    """Anything that sends and receives messages: a service, a module, a client of the socket.
+
+    Attributes:
+        name (str): for logs and error texts
+        uuid (str): the sender identity
+        userid, rolemask (int): credentials of its requests
+        used (set): services it has ever addressed; each gets a disconnect notice when it goes
+        unanswered (dict): requests with a matchtag it received and still owes an answer
+    """
+
+    def __init__(self, kernel, name, userid=message.OWNER, rolemask=message.OWNER_ROLES):
+        self.kernel = kernel
+        self.name = name
+        self.uuid = f"00000000-0000-0000-0000-{next(kernel.serial):012x}"
+        self.userid = userid
+        self.rolemask = rolemask
+        self.used = set()
+        self.unanswered = {}
+        self.closed = False
+
+    def receive(self, msg):
+        """Take one message; called by the hub, in the order the messages were sent."""
+        raise NotImplementedError
+
+    def respond(self, msg, obj=None):
+        """Answer a request with an object, which is not copied: do not change it afterwards."""
+        self.kernel.respond(msg, msg.response(None, obj), self)
+
+    def respond_error(self, msg, errnum, text=None):
+        """Answer a request with an error: a POSIX errno, and a line of text."""
+        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)), self)
 
 
 class Router:
@@ -42,7 +76,6 @@ class Router:
         del self.services[name]
 
     def send(self, endpoint, msg):
-        """Queue `msg` for `endpoint`."""
         self.ready.append((endpoint, msg))
 
     def request(self, msg):

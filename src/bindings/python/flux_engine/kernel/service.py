@@ -13,14 +13,12 @@ traceback and answered EIO, and the service goes on.
 
 import contextlib
 import errno
-import os
 import traceback
 from syslog import LOG_DEBUG, LOG_ERR
 
 from flux_engine.kernel import message
-from flux_engine.kernel.form import Malformed, check_form
 from flux_engine.kernel.handle import RPC_NORESPONSE, RPC_STREAMING, Flux
-from flux_engine.kernel.message import Message
+from flux_engine.kernel.message import Malformed, Message, check_form
 from flux_engine.kernel.task import GUEST_REFUSED, Task
 from flux_engine.kernel.watchers import MessageWatcher, TimerWatcher
 
@@ -109,9 +107,9 @@ class ServiceTask(Task):
             return
         function, guest, streaming, form = entry
         if not guest and not msg.rolemask & message.ROLE_OWNER:
-            self.refuse(msg, errno.EPERM, GUEST_REFUSED)
+            self.respond_error(msg, errno.EPERM, GUEST_REFUSED)
         elif streaming and not msg.flags & message.FLAG_STREAMING:
-            self.refuse(msg, errno.EPROTO, os.strerror(errno.EPROTO))
+            self.respond_error(msg, errno.EPROTO)
         else:
             self.guard(self._handle, msg, function, form)
 
@@ -130,25 +128,22 @@ class ServiceTask(Task):
     def guard(self, function, *args):
         try:
             function(*args)
-        except Malformed as exc:
-            self._malformed(args[0], exc)
-        except OSError as exc:
-            self._failed(exc.errno or errno.EIO, exc.strerror or str(exc), args)
         except Exception as exc:  # one bad request must not cost the instance a service
-            lines = traceback.format_exc().rstrip()
-            self.service.log(LOG_ERR, lines)
-            self._failed(errno.EIO, f"{type(exc).__name__}: {exc}", args)
+            self._failed(exc, args[0] if args and isinstance(args[0], Message) else None)
 
-    def _malformed(self, msg, exc):
-        self.service.log(LOG_DEBUG, exc.detail)
-        self.refuse(msg, exc.errno, exc.strerror)
-
-    def _failed(self, errnum, text, args):
-        msg = args[0] if args and isinstance(args[0], Message) else None
+    def _failed(self, exc, msg):
+        """Handling of a message, or of a watcher's event (None), has raised: log the exception, or answer with it."""
+        if isinstance(exc, OSError):
+            number, text = exc.errno or errno.EIO, exc.strerror or str(exc)
+        else:
+            number, text = errno.EIO, f"{type(exc).__name__}: {exc}"
+            self.service.report(exc)
+        if isinstance(exc, Malformed):
+            self.service.log(LOG_DEBUG, exc.detail)
         if msg is None:
             self.service.log(LOG_ERR, f"{self.name}: {text}")
         elif msg.type == message.REQUEST:
-            self.refuse(msg, errnum, text)
+            self.respond_error(msg, number, text)
 
 
 class Service:
@@ -161,6 +156,7 @@ class Service:
 
     Attributes:
         h (Flux): its handle
+        respond, respond_error: those of its `Endpoint`
         methods (dict): topic -> (handler, guests allowed, streaming only, form of the payload)
     """
 
@@ -172,6 +168,7 @@ class Service:
         self.kernel = ctx.kernel
         self.task = ServiceTask(ctx.kernel, self)
         self.h = Flux(self.task)
+        self.respond, self.respond_error = self.task.respond, self.task.respond_error
         self.methods = {}
         self._kept = []
         self.serve(self)
@@ -206,9 +203,6 @@ class Service:
         """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request`."""
         self.methods[f"{self.name}.{method}"] = (function, guest, streaming, form)
 
-    def remove_method(self, method):
-        self.methods.pop(f"{self.name}.{method}", None)
-
     def start(self):
         """Register the service's name and start answering. FileExistsError: the name is taken."""
         self.kernel.add_service(self.name, self.task)
@@ -221,13 +215,6 @@ class Service:
         """Called when the service is unloaded; its task is closed afterwards."""
 
     # -- shorthand -------------------------------------------------------------------------------
-
-    def respond(self, msg, obj=None):
-        """Answer; `obj` is not copied, so do not change it afterwards."""
-        self.kernel.respond(msg, msg.response(None, obj), self.task)
-
-    def respond_error(self, msg, errnum, text=None):
-        self.kernel.respond(msg, msg.error_response(errnum, text or os.strerror(errnum)), self.task)
 
     def is_allowed(self, future, msg, why=""):
         """Whether what `msg` requests is allowed by another service, asked by `future`, or that service does not exist. Its
@@ -249,7 +236,6 @@ class Service:
         self.h.rpc_object(topic, obj, RPC_NORESPONSE)
 
     def publish(self, topic, obj=None):
-        """Publish an event."""
         self.notify("event.publish", {"topic": topic, "payload": obj or {}})
 
     def subscribe(self, topic, method):

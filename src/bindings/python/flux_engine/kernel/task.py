@@ -66,18 +66,14 @@ class Task(Listener):
         self.inbox.append(item)
         if self._listening:
             if getcurrent() is self.kernel.hub:
-                self._switch_to()
+                self._listening = False
+                self.kernel.running = self
+                self.greenlet.switch()
+                self.kernel.running = None
             else:
                 # Another task posts: it goes on first; the loop resumes this one later.
                 self._listening = False
                 self.kernel.resume(self.greenlet)
-
-    def _switch_to(self):
-        kernel = self.kernel
-        self._listening = False
-        kernel.running = self
-        self.greenlet.switch()
-        kernel.running = None
 
     # -- the reactor ---------------------------------------------------------------------------
 
@@ -131,3 +127,9 @@ class Task(Listener):
     def shut_down(self):
         """End it, on the request ``shutdown``."""
         self.reactor_stop(0)
+
+
+def inside_handle():
+    """The handle of the module or service that runs in this greenlet, or None."""
+    task = getattr(getcurrent(), "task", None)
+    return task.handle if task is not None else None

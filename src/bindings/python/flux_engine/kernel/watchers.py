@@ -75,8 +75,6 @@ class Watcher:
 
 
 class TimerWatcher(Watcher):
-    """Calls after `after` seconds, then every `repeat`."""
-
     def __init__(self, task, callback, after, repeat=0.0, handle=None, args=None):
         super().__init__(task, callback, handle, args)
         self.after = after
@@ -183,8 +181,6 @@ class FDWatcher(Watcher):
 
 
 class SignalWatcher(Watcher):
-    """Calls for each signal `signum`."""
-
     def __init__(self, task, callback, signum):
         super().__init__(task, callback)
         self.signum = signum

@@ -7,9 +7,11 @@ to this project and are of one version.
 """
 
 import json
+import selectors
 import struct
 
 from flux_engine.kernel.message import Message
+from flux_engine.kernel.routing import Endpoint
 
 #: A length beyond this means that the peer does not speak this protocol.
 MAX_FRAME = 1 << 30
@@ -73,3 +75,42 @@ def _message(raw):
     msg.matchtag, msg.flags, msg.errnum = tag, flags, errnum
     msg.nodeid, msg.userid, msg.rolemask = nodeid, userid, rolemask
     return msg
+
+
+class Connection(Endpoint):
+    """The endpoint for the peer at the other end of a socket."""
+
+    def __init__(self, kernel, name, sock):
+        super().__init__(kernel, name)
+        self.sock = sock
+        self._unpacker = Unpacker()
+        kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self.ready)
+
+    def ready(self, fd, events):
+        """Read what has arrived; called by the loop."""
+        messages = ()
+        try:
+            data = self.sock.recv(1 << 18)
+            messages = self._unpacker.feed(data)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        except (ValueError, RecursionError) as exc:
+            data = b""
+            self.talks_nonsense(exc)
+        for msg in messages:
+            self.take(msg)
+        if not data:
+            self.lost()
+
+    def talks_nonsense(self, exc):
+        """The peer does not speak this protocol: it is disconnected."""
+
+    def take(self, msg):
+        """Take a message from the peer."""
+        raise NotImplementedError
+
+    def lost(self):
+        """The connection is over."""
+        raise NotImplementedError

@@ -125,7 +125,6 @@ def traceback_of(exc, path=None):
 
 
 def print_traceback(exc, path=None):
-    """Print the result of `traceback_of`."""
     print(traceback_of(exc, path), end="", file=sys.stderr, flush=True)
 
 

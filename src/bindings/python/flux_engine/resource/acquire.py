@@ -12,6 +12,7 @@ class AcquireStream:
 
     Args:
         service (Service): answers on its behalf
+        state (ResourceState): the state to tell the holder of
         patience (float): seconds until the holder counts as informed of ranks that went down
 
     Attributes:
@@ -20,8 +21,9 @@ class AcquireStream:
         muted (bool): nothing more is sent (the instance ends)
     """
 
-    def __init__(self, service, patience=1.0):
+    def __init__(self, service, state, patience=1.0):
         self.service = service
+        self.state = state
         self.patience = patience
         self.told = None
         self.request = None
@@ -29,19 +31,19 @@ class AcquireStream:
         self._ranks = []  # bounds: ranks of `resources` that have not been shrunk
         self._up = []
 
-    def open(self, msg, R, ranks, up):
-        """Answer an acquire request with the whole state: R, its ranks, those up (bounds). OSError EBUSY: there is a holder."""
+    def open(self, msg):
+        """Answer an acquire request with the whole state. OSError EBUSY: there is a holder."""
         if self.request is not None:
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-        self.request = msg
-        self._ranks = ranks
-        self._up = idset.intersect(up, ranks)
+        self.request, view = msg, self.state.view
+        self._ranks = view.ranks
+        self._up = idset.intersect(self.state.up, self._ranks)
         # Imported with the first scheduler only: it imports the bindings, which a broker does not need.
         from flux.resource.allocations import Allocations
 
-        self.told = Allocations(R)
+        self.told = Allocations(view.R)
         self.told.set_up(idset.encode(self._up))
-        self.service.respond(msg, {"resources": R, "up": idset.encode(self._up)})
+        self.service.respond(msg, {"resources": view.R, "up": idset.encode(self._up)})
 
     def close(self, sender):
         """`sender` has gone; returns whether it was the holder."""
@@ -50,18 +52,17 @@ class AcquireStream:
         self.request = None
         return True
 
-    def update(self, up, gone=(), properties=None, expiration=None):
+    def update(self, gone=(), properties=None, expiration=None):
         """Send the holder the changes since the last update, if there are any.
 
-        Arguments: up (bounds), all ranks available now; gone (bounds), ranks that are not coming
-        back; properties (dict), ``{"property-add"|"property-remove": {NAME: bounds}}``; expiration
-        (seconds since the epoch, or None for no change).
+        Arguments: gone (bounds), ranks that are not coming back; properties (dict),
+        ``{"property-add"|"property-remove": {NAME: bounds}}``; expiration (seconds since the epoch, or None for no change).
         """
         if self.request is None or self.muted:
             return
         shrink = idset.intersect(gone, self._ranks)
         self._ranks = idset.difference(self._ranks, shrink)
-        up = idset.intersect(up, self._ranks)
+        up = idset.intersect(self.state.up, self._ranks)
         became_up = idset.difference(up, self._up)
         # A rank that goes for good is always in "down" too, even one that was down before (RFC 28).
         became_down = idset.union(idset.difference(self._up, up), shrink)

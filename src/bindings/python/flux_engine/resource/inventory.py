@@ -8,7 +8,7 @@ of bounds as in `flux_engine.formats.idset`.
 from flux.resource.pool.masks import members
 from flux.resource.tree.topology import cut_children, entries_of
 from flux_engine.formats import form, hostlist, idset
-from flux_engine.formats.rset import RSet
+from flux_engine.formats.rset import RSet, check_property
 
 #: The parts of R that are optional elsewhere, but required of an inventory.
 _WHOLE = {"execution": {"R_lite": [{"children": {"core": str}}], "nodelist": list}}
@@ -112,8 +112,12 @@ class Inventory:
         writer = scheduling.get("writer") if isinstance(scheduling, dict) else None
         return isinstance(writer, str) and writer.partition(":")[0] == "TreePool"
 
-    def with_properties(self, properties):
-        """Return the Inventory with exactly the `properties` (name -> bounds); empty ones are left out."""
+    def with_property(self, name, bounds, add):
+        """Return the Inventory in which these ranks have (or lack) property `name`. ValueError: no valid name."""
+        check_property(name)
+        former = self.properties.get(name, [])
+        former = idset.union(former, bounds) if add else idset.difference(former, bounds)
+        properties = {**self.properties, name: former}
         execution = {k: v for k, v in self.R["execution"].items() if k != "properties"}
         text = {name: idset.encode(b) for name, b in properties.items() if b}
         if text:

@@ -4,7 +4,7 @@
 Bookkeeping only: no messages here. Sets of ranks are bounds (see `inventory`).
 """
 
-from flux_engine.formats import constraint, hostlist, idset
+from flux_engine.formats import hostlist, idset
 
 
 class DrainTable:
@@ -29,6 +29,13 @@ class DrainTable:
         """Undrain ranks; those that are not drained are ignored."""
         for rank in idset.members(idset.intersect(bounds, self.ranks)):
             del self._info[rank]
+
+    def change(self, name, bounds, timestamp, reason, overwrite):
+        """`drain` or `undrain` ranks, by the name of the event (RFC 44)."""
+        if name == "undrain":
+            self.undrain(bounds)
+        else:
+            self.drain(bounds, timestamp, reason, overwrite)
 
     def explained(self):
         """The bounds of the ranks drained with a reason."""
@@ -102,14 +109,6 @@ class ResourceState:
     def up(self):
         """Bounds of the ranks that may be used: online, not drained, not excluded."""
         return idset.difference(idset.difference(self.online, self.drains.ranks), self.excluded)
-
-    def with_property(self, name, bounds, add):
-        """Return the Inventory in which these ranks have (or lack) property `name`. ValueError: no valid name."""
-        constraint.check_property(name)
-        properties = dict(self.base.properties)
-        former = properties.get(name, [])
-        properties[name] = idset.union(former, bounds) if add else idset.difference(former, bounds)
-        return self.base.with_properties(properties)
 
 
 def targets(text, inventory, where=""):

@@ -5,9 +5,9 @@ from flux_engine.command.options import Parser
 
 
 def main(argv):
-    from flux_embedded.cmd.job import actions, attach, events, looking, status
+    from flux_embedded.cmd.job import actions, attach, events, looking
 
     parser = Parser("flux-job", status=1)
-    for part in (actions, attach, events, looking, status):
+    for part in (actions, attach, events, looking):
         part.add_commands(parser)
     return parser.run(argv)

@@ -5,7 +5,7 @@ import sys
 
 import flux
 from flux.job import JobID, job_raise
-from flux_embedded.cmd.lib.ask import ask
+from flux_embedded.cmd.lib import ask
 from flux_engine.command.errors import CommandError, warn
 from flux_engine.formats.states import FLAG_NAMES
 
@@ -61,18 +61,18 @@ def purge(args):
 
 def add_commands(parser):
     one = parser.command("submit", submit, "submit a jobspec")
-    one.add_argument("-u", "--urgency", metavar="N", type=int, default=16, help="0 to 31")
-    one.add_argument("-f", "--flags", metavar="FLAGS", help=",".join(FLAGS))
-    one.add_argument("jobspec", metavar="FILE", nargs="?", default="-", help="JSON; - is stdin")
+    one.option("-u --urgency=N", "0 to 31", type=int, default=16)
+    one.option("-f --flags=FLAGS", ",".join(FLAGS))
+    one.option("jobspec=FILE", "JSON; - is stdin", nargs="?", default="-")
     one = parser.command("raise", raise_exception, "raise an exception on a job")
-    one.add_argument("-s", "--severity", metavar="N", type=int, default=0, help="0 to 7")
-    one.add_argument("-t", "--type", metavar="TYPE", default="cancel", help="default: cancel")
-    one.add_argument("id", metavar="JOBID", type=JobID)
-    one.add_argument("note", metavar="NOTE", nargs="*", help="its note")
+    one.option("-s --severity=N", "0 to 7", type=int, default=0)
+    one.option("-t --type=TYPE", "default: cancel", default="cancel")
+    one.option("id=JOBID", type=JobID)
+    one.option("note=NOTE", "its note", nargs="*")
     one = parser.command("urgency", urgency, "set the urgency of a job")
-    one.flag("-v", "--verbose", text="print the urgency it had")
-    one.add_argument("id", metavar="JOBID", type=JobID)
-    one.add_argument("urgency", help="0 to 31, HOLD, EXPEDITE or DEFAULT")
+    one.option("-v --verbose", "print the urgency it had")
+    one.option("id=JOBID", type=JobID)
+    one.option("urgency", "0 to 31, HOLD, EXPEDITE or DEFAULT")
     one = parser.command("purge", purge, "remove the oldest inactive jobs")
-    one.add_argument("--num-limit", metavar="N", type=int, required=True, help="until N are left")
-    one.flag("-f", "--force", text="do it, do not only count")
+    one.option("--num-limit=N", "until N are left", type=int, required=True)
+    one.option("-f --force", "do it, do not only count")

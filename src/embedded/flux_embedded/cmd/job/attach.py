@@ -81,7 +81,7 @@ def attach(args):
 
 def add_commands(parser):
     one = parser.command("attach", attach, "show the output of a job, and end as it does")
-    one.flag("-E", "--show-events", text="show its events on stderr")
-    one.flag("-l", "--label-io", text="put the task before each line of output")
-    one.flag("-u", "--unbuffered", text="accepted")
-    one.add_argument("id", metavar="JOBID", type=JobID)
+    one.option("-E --show-events", "show its events on stderr")
+    one.option("-l --label-io", "put the task before each line of output")
+    one.option("-u --unbuffered", "accepted")
+    one.option("id=JOBID", type=JobID)

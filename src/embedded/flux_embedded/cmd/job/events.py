@@ -96,20 +96,16 @@ def add_commands(parser):
         ("wait-event", wait_event, "wait for an event of a job, and print it"),
     ):
         one = parser.command(name, function, text)
-        one.add_argument("-f", "--format", choices=("text", "json"), default="text")
-        one.add_argument("-T", "--time-format", choices=TIME_FORMS, default="raw")
-        one.flag("-H", "--human", text="times for people")
-        one.add_argument(
-            "-p",
-            "--path",
-            metavar="PATH",
-            default="eventlog",
-            help="another log: exec, output, or its whole name",
+        one.option("-f --format=", choices=("text", "json"), default="text")
+        one.option("-T --time-format=", choices=TIME_FORMS, default="raw")
+        one.option("-H --human", "times for people")
+        one.option(
+            "-p --path=PATH", "another log: exec, output, or its whole name", default="eventlog"
         )
-        one.add_argument("id", metavar="JOBID", type=JobID)
-    one.add_argument("-t", "--timeout", metavar="FSD", help="wait no longer")
-    one.add_argument("-m", "--match-context", metavar="KEY=VAL", help="with this in its context")
-    one.add_argument("-c", "--count", metavar="N", type=int, default=1, help="the Nth of them")
-    one.flag("-q", "--quiet", text="do not print it")
-    one.flag("-v", "--verbose", text="print all events before it too")
-    one.add_argument("event", metavar="EVENT")
+        one.option("id=JOBID", type=JobID)
+    one.option("-t --timeout=FSD", "wait no longer")
+    one.option("-m --match-context=KEY=VAL", "with this in its context")
+    one.option("-c --count=N", "the Nth of them", type=int, default=1)
+    one.option("-q --quiet", "do not print it")
+    one.option("-v --verbose", "print all events before it too")
+    one.option("event=EVENT")

@@ -12,7 +12,6 @@ from flux_engine.command.options import Parser
 
 
 def drain(args):
-    """``drain`` and ``undrain``."""
     if args.targets is None:
         return listing.drained(args)
     if args.update and args.force:
@@ -53,16 +52,14 @@ def main(argv):
         ("undrain", "have drained ranks used again"),
     ):
         one = parser.command(name, drain, text)
-        one.flag("-u", "--update", text="whether they were so before or not; earlier reasons stay")
-        one.add_argument(
-            "-f", "--force", action="count", default=0, help="with this reason; twice: and time"
-        )
+        one.option("-u --update", "whether they were so before or not; earlier reasons stay")
+        one.option("-f --force", "with this reason; twice: and time", action="count", default=0)
         if name == "drain":
-            one.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="list these only")
+            one.option("-i --include=RANKS|HOSTS", "list these only")
             one.add_queues()
             one.add_table()
-        one.add_argument("targets", metavar="RANKS|HOSTS", nargs="?" if name == "drain" else None)
-        one.add_argument("reason", metavar="REASON", nargs=argparse.REMAINDER)
+        one.option("targets=RANKS|HOSTS", nargs="?" if name == "drain" else None)
+        one.option("reason=REASON", nargs=argparse.REMAINDER)
     for name, function, text in (
         ("list", listing.list_resources, "list what is free and what is not"),
         ("status", listing.list_status, "list what is in use, excluded or drained"),
@@ -70,21 +67,21 @@ def main(argv):
         ("R", listing.print_r, "print R"),
     ):
         one = parser.command(name, function, text)
-        one.add_argument("-s", "--states", metavar="STATE,...", help="resources in these states")
-        one.add_argument("-i", "--include", metavar="RANKS|HOSTS", help="these only")
+        one.option("-s --states=STATE,...", "resources in these states")
+        one.option("-i --include=RANKS|HOSTS", "these only")
         one.add_queues()
         if name in ("list", "status"):
-            one.flag("--skip-empty", text="leave out states without resources, as with -i")
+            one.option("--skip-empty", "leave out states without resources, as with -i")
             one.add_table()
         if name == "list":
-            one.flag("--no-skip-empty", text="leave none out")
+            one.option("--no-skip-empty", "leave none out")
     one = parser.command("reload", reload, "take another R")
-    one.flag("-f", "--force", text="even if it has ranks that are not there")
-    one.add_argument("path", metavar="FILE")
+    one.option("-f --force", "even if it has ranks that are not there")
+    one.option("path=FILE")
     one = parser.command(
         "property", change_property, "give ranks a property (embedded instance only)"
     )
-    one.add_argument("action", choices=("add", "remove"))
-    one.add_argument("name", metavar="NAME")
-    one.add_argument("targets", metavar="RANKS|HOSTS")
+    one.option("action", choices=("add", "remove"))
+    one.option("name=NAME")
+    one.option("targets=RANKS|HOSTS")
     return parser.run(argv)

@@ -9,20 +9,14 @@ from flux.idset import IDset
 from flux.queue import queue_config_fetch
 from flux.resource import ResourceSet, resource_list, resource_status
 from flux.util import Deduplicator
-from flux_embedded.cmd.lib.tables import Formats, RankSet, color, mark, words
+from flux_embedded.cmd.lib import Formats, RankSet, color, mark, words
 from flux_engine.command.errors import CommandError
 
 STATES = ("free", "allocated", "down", "up", "all")
+_RANKS = ("nnodes", "ranks", "nodelist")
 HEADINGS = {
-    "state": "STATE",
-    "queue": "QUEUE",
-    "properties": "PROPERTIES",
+    **{name: name.upper() for name in ("state", "queue", "properties", "ncores", "ngpus", *_RANKS)},
     "propertiesx": "PROPERTIES",
-    "nnodes": "NNODES",
-    "ncores": "NCORES",
-    "ngpus": "NGPUS",
-    "ranks": "RANKS",
-    "nodelist": "NODELIST",
     "rlist": "LIST",
 }
 _COLUMNS = "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} +:{ncores:>6} "
@@ -58,15 +52,9 @@ DRAIN_FORMATS = {
     ),
 }
 STATUS_HEADINGS = {
+    **{name: name.upper() for name in ("state", "status", "reason", "up", *_RANKS)},
     "timestamp": "TIME",
-    "state": "STATE",
     "statex": "STATE",
-    "status": "STATUS",
-    "reason": "REASON",
-    "nnodes": "NNODES",
-    "ranks": "RANKS",
-    "nodelist": "NODELIST",
-    "up": "UP",
     "up.ascii": "UP",
     "color_up": "",
     "color_off": "",

@@ -82,7 +82,6 @@ def fill(jobspec, R, cores):
 
 
 def shell_options(jobspec):
-    """The shell options of a jobspec."""
     shell = jobspec["attributes"]["system"].get("shell") or {}
     return shell.get("options") or {}
 

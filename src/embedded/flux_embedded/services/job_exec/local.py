@@ -13,8 +13,8 @@ import socket
 from syslog import LOG_EMERG, LOG_NOTICE
 
 from flux.util import fsd
-from flux_embedded.services.job_exec import base, layout, shell
-from flux_embedded.services.job_exec.mock import EXPIRED
+from flux_embedded.services.job_exec import layout, shell
+from flux_embedded.services.job_exec.mock import EXPIRED, ExecJob
 from flux_embedded.services.job_exec.output import Output
 from flux_embedded.services.job_exec.process import Process
 from flux_engine.formats import jobid, rset
@@ -24,9 +24,7 @@ from flux_engine.formats.dotted import lookup_path
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
-class LocalJob(base.ExecJob):
-    """One real job."""
-
+class LocalJob(ExecJob):
     def __init__(self, service, msg, body):
         super().__init__(service, msg, body)
         self._tasks = []
@@ -59,7 +57,10 @@ class LocalJob(base.ExecJob):
             argv = [command] if isinstance(command, str) else list(command)
             name = (system.get("job") or {}).get("name") or os.path.basename(argv[0])
             cwd = system.get("cwd") or "/"
-            self._make_directory(system, name)
+            where = f"jobtmp-0-{jobid.f58(self.id)}"
+            rundir = self.service.ctx.attrs.get("rundir")
+            self._directory = shell.Directory(rundir, where, system.get("files") or {})
+            self._templates = shell.Templates(self.id, name, self._directory.path)
             self._output = Output(self.service, self.id, options, self._tasks, self._templates)
             self._output.open(cwd)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as exc:
@@ -78,15 +79,12 @@ class LocalJob(base.ExecJob):
             self._output.log(text, LOG_NOTICE)
             cwd = "/tmp"
         self.answer("start", {})
-        self._shell_events()
+        size = 1 + max(task.node for task in self._tasks)
+        init = {"leader-rank": self._tasks[0].broker_rank, "size": size}
+        events = ("shell.init", init), ("shell.start", None)
+        self.service.append(self.id, "exec.eventlog", *events)
         self._spawn_all(argv, self._environment(environment), cwd, stdin)
         self._watch_time()
-
-    def _make_directory(self, system, name):
-        rundir = self.service.ctx.attrs.get("rundir")
-        base_name = f"jobtmp-0-{jobid.f58(self.id)}"
-        self._directory = shell.Directory(rundir, base_name, system.get("files") or {})
-        self._templates = shell.Templates(self.id, name, self._directory.path)
 
     def _stdin(self, cwd):
         """The file for standard input, which can be read, or None."""
@@ -125,12 +123,6 @@ class LocalJob(base.ExecJob):
         self.kill(signum)
         self._watch_time()
 
-    def _shell_events(self):
-        size = 1 + max(task.node for task in self._tasks)
-        init = {"leader-rank": self._tasks[0].broker_rank, "size": size}
-        events = ("shell.init", init), ("shell.start", None)
-        self.service.append(self.id, "exec.eventlog", *events)
-
     def _environment(self, given):
         """The job's environment, from the jobspec only."""
         return {
@@ -148,29 +140,16 @@ class LocalJob(base.ExecJob):
             env = layout.task_environment(environment, self.id, self._tasks, task, uri)
             words = [self._templates.render(word, task) for word in argv]
             try:
-                self._spawn(task, words, env, cwd, stdin)
+                rank = task.rank
+                write = lambda stream, data, rank=rank: self._output.write(rank, stream, data)
+                ended = lambda status, rank=rank: self._task_ended(rank, status)
+                how = env, cwd, write, ended, stdin, self._limits
+                self._procs[rank] = Process(self.service, words, *how)
             except (OSError, ValueError) as exc:
                 self._cannot_start(task, argv[0], exc)
                 break
         if not self._procs:
             self._end(max(self._codes.values()) << 8)
-
-    def _spawn(self, task, argv, env, cwd, stdin):
-        opened = open(stdin, "rb") if stdin is not None else None  # noqa: SIM115  closed below
-        try:
-            self._procs[task.rank] = Process(
-                self.service,
-                argv,
-                env,
-                cwd,
-                lambda stream, data, rank=task.rank: self._output.write(rank, stream, data),
-                lambda status, rank=task.rank: self._task_ended(rank, status),
-                opened,
-                self._limits,
-            )
-        finally:
-            if opened is not None:
-                opened.close()
 
     def _cannot_start(self, task, command, exc):
         """A task could not be started: end the job."""

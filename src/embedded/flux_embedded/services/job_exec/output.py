@@ -34,11 +34,13 @@ class Output:
         self._log([("header", HEADER)])
         output = options.get("output")
         output = output if isinstance(output, dict) else {}
-        self._where = {}
-        for stream in ("stdout", "stderr"):
-            where = output.get(stream)
-            if isinstance(where, dict) and where.get("type") == "file":
-                self._where[stream] = where
+        self._where = {
+            stream: where
+            for stream, where in output.items()
+            if stream in ("stdout", "stderr")
+            and isinstance(where, dict)
+            and where.get("type") == "file"
+        }
         if "stdout" in self._where and "stderr" not in output:
             self._where["stderr"] = self._where["stdout"]
 

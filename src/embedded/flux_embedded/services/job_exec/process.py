@@ -50,7 +50,7 @@ class Process:
         on_output: ``on_output(stream, data)``, stream "stdout" or "stderr", data bytes; b"" at the end of the
             stream
         on_exit: ``on_exit(wait_status)``, after the end of both streams
-        stdin: a file object, or None for /dev/null
+        stdin (str): path of a file, or None for /dev/null
         limits: resource limits, [(resource, (soft, hard))]
 
     Raises:
@@ -62,16 +62,12 @@ class Process:
         self.on_output = on_output
         self.on_exit = on_exit
         self.status = None
-        self._popen = subprocess.Popen(
-            argv,
-            env=env,
-            cwd=cwd,
-            stdin=stdin if stdin is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=(lambda: [resource.setrlimit(*one) for one in limits]) if limits else None,
-        )
+        limit = (lambda: [resource.setrlimit(*one) for one in limits]) if limits else None
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+        with open(stdin or os.devnull, "rb") as given:
+            self._popen = subprocess.Popen(
+                argv, env=env, cwd=cwd, stdin=given, preexec_fn=limit, **how
+            )
         self.pid = self._popen.pid
         self._streams = {}
         for name, pipe in (("stdout", self._popen.stdout), ("stderr", self._popen.stderr)):

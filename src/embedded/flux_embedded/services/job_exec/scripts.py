@@ -17,7 +17,6 @@ class Scripts:
         self._running = {}  # (job id, rank) -> Process
 
     def start(self, msg):
-        """``script``: run a command for each rank."""
         body = msg.body
         id, left = body["id"], set(idset.ids(body["ranks"]))
 
@@ -53,7 +52,6 @@ class Scripts:
             self.service.log(level, f"housekeeping of {jobid.f58(id)} on rank {rank}: {line}")
 
     def kill(self, body):
-        """``script-kill``."""
         ranks = idset.ids(body["ranks"]) if "ranks" in body else None
         for (id, rank), process in list(self._running.items()):
             if id == body["id"] and (ranks is None or rank in ranks):

@@ -5,8 +5,7 @@ import errno
 
 from flux_embedded.services.job_list.attributes import name_of
 from flux_engine.formats import hostlist, idset, rset, states
-from flux_engine.formats.form import check
-from flux_engine.formats.quote import quote
+from flux_engine.formats.form import check, quote
 from flux_engine.kernel.message import ANY_USER
 
 STATE_MASKS = {"new": states.NEW, "n": states.NEW, **states.MASKS}

@@ -22,6 +22,7 @@ from flux_embedded.services.job_list.attributes import GETTERS, attributes
 from flux_embedded.services.job_list.filter import compile_constraint
 from flux_engine.formats import form, states
 from flux_engine.formats.states import CLEANUP, INACTIVE, NEW, PENDING, RUN, RUNNING
+from flux_engine.job_manager.sched import place
 from flux_engine.kernel.service import Service, request
 
 ATTRS = ["id", *GETTERS]
@@ -115,7 +116,7 @@ class JobList(Service):
     def _in_order(self):
         """All jobs, as three sequences: pending, running and inactive ones."""
         active = self._jobs.active.values()
-        yield sorted((job for job in active if job.state & PENDING), key=_pending_key)
+        yield sorted((job for job in active if job.state & PENDING), key=place)
         yield sorted((job for job in active if job.state & RUNNING), key=_start_of)[::-1]
         yield reversed(self._jobs.inactive.values())
 
@@ -159,17 +160,12 @@ def _attrs_of(attrs):
     return attrs
 
 
-def _pending_key(job):
-    return (-job.priority, job.t_submit, job.id)
-
-
 def _start_of(job):
     # One that never ran is listed by the time of its cleanup.
     return job.times.get(RUN) or job.times[CLEANUP]
 
 
 def _count(jobs):
-    """Statistics of some jobs."""
     counts = dict.fromkeys(
         (name.lower() for state, name in states.NAMES.items() if state != states.NEW), 0
     )

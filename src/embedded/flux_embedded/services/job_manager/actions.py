@@ -23,8 +23,6 @@ def permit(msg, userid, what):
 
 
 class Actions(Part):
-    """Handlers of such requests."""
-
     # -- exceptions ------------------------------------------------------------------------------
 
     @request("raise", guest=True, form={"id": int, **EXCEPTION})

@@ -181,7 +181,6 @@ class Events:
             function(*args)
 
     def commit(self):
-        """Commit the posted events."""
         ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
         self.puts, self.lines = [], {}
         if ops:

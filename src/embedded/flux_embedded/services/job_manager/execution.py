@@ -93,7 +93,6 @@ class Execution(Part):
         self.service.h.send_untagged(f"{self.provider}.start", payload)
 
     def response(self, msg):
-        """A response to a start request."""
         if msg.errnum:
             self._lost(f"failed ({msg.payload_str or os.strerror(msg.errnum)})")
             return
@@ -111,24 +110,14 @@ class Execution(Part):
         except (TypeError, KeyError, ValueError) as exc:
             self.service.log(LOG_ERR, f"malformed start response ({exc!r}): {msg.payload_str}")
 
-    def _started(self, job, data):
-        self.events.post(job, "start")
-
-    def _reattached(self, job, data):
-        # No event: the job's start is in its eventlog already.
-        pass
-
     def _released(self, job, data):
+        """Execution is done with some ranks, or (``final``) with all of them (RFC 32)."""
         final = bool(data["final"])
         text = data["ranks"]
         ranks = set(idset.ids(text)) if text != "all" else set(rset.ranks(job.R))
         if job.state == RUN and final:
             # Execution has ended without a finish status: it never began.
             self.events.raise_exception(job, "exec", 0, "job ended without a finish status")
-        self._let_go(job, ranks, final)
-
-    def _let_go(self, job, ranks, final):
-        """Execution is done with `ranks` (a set); `final`: with all of them (RFC 32)."""
         everything = job.released is None and final
         if not everything:
             job.released = (job.released or set()) | ranks
@@ -147,8 +136,9 @@ class Execution(Part):
             self.events.post(job, "finish", {"status": int(data["status"])})
 
     _HANDLERS = {
-        "start": _started,
-        "reattached": _reattached,
+        "start": lambda self, job, data: self.events.post(job, "start"),
+        # No event: the job's start is in its eventlog already.
+        "reattached": lambda self, job, data: None,
         "release": _released,
         "exception": _exception,
         "finish": _finished,

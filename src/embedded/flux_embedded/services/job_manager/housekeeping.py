@@ -95,14 +95,11 @@ class Housekeeping(Part):
                 text = "sched-hello: partial-ok is required: a job that is still running has freed some ranks"
                 raise OSError(errno.ENOTSUP, text)
             for visit in [visit for visit in self.visits.values() if visit.job.freed]:
-                self._abort(visit)
+                # End it, and forget its nodes: they count as free.
+                del self.visits[visit.job.id]
+                visit.kill(15)
+                visit.over = True
         return active + [visit.job for visit in self.visits.values()]
-
-    def _abort(self, visit):
-        """End housekeeping of a job and forget its nodes: they count as free."""
-        del self.visits[visit.job.id]
-        visit.kill(15)
-        visit.over = True
 
     @request("housekeeping-kill", form={"signum": int, "jobid?": int, "ranks?": str})
     def kill(self, msg):

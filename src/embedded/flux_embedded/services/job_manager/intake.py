@@ -14,7 +14,7 @@ from syslog import LOG_ERR
 from flux.jobtap.errors import JobtapError, Rejected
 from flux_embedded.services.job_manager.job import Job
 from flux_embedded.services.job_manager.part import Part
-from flux_embedded.services.kvs.tree import entries
+from flux_embedded.services.kvs import entries
 from flux_engine.formats import eventlog, rset
 from flux_engine.formats.jobspec import without_environment
 from flux_engine.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, RUN
@@ -108,7 +108,7 @@ class Intake(Part):
             job.hold = False
             self.events.post(job, "flux-restart")
             if job.state == DEPEND:
-                self.service.life.recheck(job)
+                self.service.life.depend(job)
 
     def _load(self, id, files):
         jobspec = without_environment(json.loads(files["jobspec"]))

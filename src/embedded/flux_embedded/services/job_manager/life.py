@@ -32,7 +32,7 @@ class Life(Part):
     def __init__(self, service):
         super().__init__(service)
         self._enter = {
-            DEPEND: self._depend,
+            DEPEND: self.depend,
             PRIORITY: self._priority,
             SCHED: self._sched,
             RUN: self._run,
@@ -48,7 +48,7 @@ class Life(Part):
             out = self.service.jobtap.call(job, TOPICS[state], prev_state=before, entry=event)
             self._enter[state](job, event, out)
         elif state == DEPEND:
-            self._depend(job, event, None)
+            self.depend(job)
         elif state == RUN:
             self._run(job, event, None)
         elif state == CLEANUP:
@@ -60,13 +60,10 @@ class Life(Part):
 
     # -- entering states -------------------------------------------------------------------------
 
-    def _depend(self, job, event, out):
+    def depend(self, job, event=None, out=None):
+        """Let a job in DEPEND go on if nothing holds it any more."""
         if job.state == DEPEND and not job.has_open_dependency and not job.queue:
             self.events.post(job, "depend")
-
-    def recheck(self, job):
-        """A job in DEPEND was loaded: continue if nothing holds it any more."""
-        self._depend(job, None, None)
 
     def _priority(self, job, event, out):
         if event["name"] == "jobspec-update":

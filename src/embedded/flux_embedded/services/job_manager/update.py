@@ -20,8 +20,6 @@ DURATION = "attributes.system.duration"
 
 
 class Update(Part):
-    """Handler of such requests."""
-
     @request("update", guest=True, form={"id": int, "updates": object})
     def update(self, msg):
         body = msg.body

@@ -18,6 +18,7 @@ from flux_engine.formats.states import FLAG_WAITABLE, PENDING, RUNNING
 from flux_engine.kernel.service import request
 
 ANY = MAX_ID
+NONE_LEFT = "there are no more waitable jobs"
 
 
 class Waits(Part):
@@ -33,24 +34,22 @@ class Waits(Part):
     @request("wait", form={"id": int})
     def wait(self, msg):
         id = _id(msg)
-        if id == ANY:
-            if self._zombies:
-                self._answer(msg, self._zombies.pop(next(iter(self._zombies))))
-                return
-            if not self._waitable_left():
-                raise OSError(errno.ECHILD, "there are no more waitable jobs")
-        elif id in self._zombies:
-            self._answer(msg, self._zombies.pop(id))
+        zombie = next(iter(self._zombies), None) if id == ANY else id
+        if zombie in self._zombies:
+            self._answer(msg, self._zombies.pop(zombie))
             return
-        else:
-            job = self.jobs.active.get(id)
-            if job is None:
-                text = "invalid job id, or job may be inactive and not waitable"
-                raise OSError(errno.ECHILD, text)
-            if any(_id(other) == id for other in self._waiting):
-                raise OSError(errno.ECHILD, "job id already has a waiter")
-            if not job.flags & FLAG_WAITABLE:
-                raise OSError(errno.ECHILD, "job was not submitted with FLUX_JOB_WAITABLE")
+        job = self.jobs.active.get(id)
+        text = None
+        if id == ANY:
+            text = None if self._waitable_left() else NONE_LEFT
+        elif job is None:
+            text = "invalid job id, or job may be inactive and not waitable"
+        elif any(_id(other) == id for other in self._waiting):
+            text = "job id already has a waiter"
+        elif not job.flags & FLAG_WAITABLE:
+            text = "job was not submitted with FLUX_JOB_WAITABLE"
+        if text is not None:
+            raise OSError(errno.ECHILD, text)
         self._waiting.append(msg)
 
     def _waitable_left(self):
@@ -70,7 +69,7 @@ class Waits(Part):
         if self._waiting and not self._waitable_left():
             for msg in [msg for msg in self._waiting if _id(msg) == ANY]:
                 self._waiting.remove(msg)
-                self.service.respond_error(msg, errno.ECHILD, "there are no more waitable jobs")
+                self.service.respond_error(msg, errno.ECHILD, NONE_LEFT)
         self.check()
 
     def _answer(self, msg, job):

@@ -24,20 +24,19 @@ class Resource(Peer):
         super().__init__(kernel)
         self.state = ResourceState(0)
         self.state.define(Inventory(R), config)
-        self.acquired = AcquireStream(self, patience=0.0)
+        self.acquired = AcquireStream(self, self.state, patience=0.0)
         self.methods = {"acquire": self._acquire}
         #: [(seconds since the epoch, bounds of the ranks available from then on)]
         self.history = [(kernel.time, self.state.up)]
 
     def _update(self, gone=()):
         self.history.append((self.kernel.time, self.state.up))
-        self.acquired.update(self.state.up, gone=gone)
+        self.acquired.update(gone)
 
     def _acquire(self, msg):
         if not msg.flags & message.FLAG_STREAMING:
             raise OSError(errno.EPROTO, "resource.acquire requires a streaming request")
-        view = self.state.view
-        self.acquired.open(msg, view.R, view.ranks, self.state.up)
+        self.acquired.open(msg)
 
     def released(self, sender):
         """Forget the scheduler, which ended."""

@@ -115,7 +115,7 @@ class Host:
     def end(self):
         """The plugin was removed: end its watchers, futures, services, prologs and epilogs."""
         for method in self._methods:
-            self.service.remove_method(method)
+            del self.service.methods[f"job-manager.{method}"]
         self.perilogs.end(self.plugin.name)
         self.plugin.end()
         self.plugin_resources.end(_drop_future)

@@ -29,6 +29,7 @@ from flux.jobtap.errors import (
 )
 from flux.jobtap.plugin_resources import PostCounts
 from flux.jobtap.validation import PRIORITY_UNAVAIL
+from flux_embedded.services.job_manager.jobtap.builtins import BUILTINS
 from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource
 from flux_embedded.services.job_manager.part import Part
 from flux_engine import paths
@@ -60,7 +61,6 @@ class Jobtap(Part):
         self._current = []
         self._updates = []  # updates that the running callbacks have collected with jobspec_update
         self._guests = []  # plugins whose code runs
-        self._builtins = {}
         process_guard.install(self)
 
     # -- handlers --------------------------------------------------------------------------------
@@ -110,37 +110,37 @@ class Jobtap(Part):
 
     # -- calling -----------------------------------------------------------------------------------
 
-    def call(self, job, topic, **more):
-        """Call all handlers of a topic that cannot fail; returns their merged answers."""
-        handlers = self.handlers(topic)
+    def call(self, job, topic, handlers=None, **more):
+        """Call all handlers of a topic that cannot fail, or some of them; returns their merged answers."""
+        handlers = self.handlers(topic) if handlers is None else handlers
         if not handlers:
             return NOTHING
-        return self._call_each(job, topic, JobSource(job, more), handlers)
-
-    def _call_each(self, job, topic, source, handlers):
-        out = self._call_stack(job, topic, source, handlers, False)
-        if out:
-            self._apply(job, topic, out)
-        if job.queue and not (job.busy or job.hold):
-            self.events.drain(job)
+        out = self._call_stack(job, topic, JobSource(job, more), handlers, False)
+        priority = out.get("priority", PRIORITY_UNAVAIL)
+        if priority != PRIORITY_UNAVAIL and topic not in _OWN_PRIORITY and topic.startswith("job."):
+            # The answer for any topic may have one.
+            self.service.life.set_priority(job, priority)
+        self._go_on(job)
         return out
 
     def call_or_raise(self, job, topic, source):
         """Call handlers until one refuses; raises JobtapError with a text for the user."""
         out = self._call_stack(job, topic, source, self.handlers(topic), True)
+        self._go_on(job)
+        return out
+
+    def _go_on(self, job):
+        """Process the events that callbacks have posted."""
         if job is not None and job.queue and not (job.busy or job.hold):
             self.events.drain(job)
-        return out
 
     def _failed(self, plugin, topic, exc, can_refuse):
         """A callback has raised: log the exception, or raise it again with a text for the user."""
-        if not can_refuse:
-            self.report(plugin, topic, exc)
-            return
-        if isinstance(exc, JobtapError):
+        if can_refuse and isinstance(exc, JobtapError):
             raise exc
         self.report(plugin, topic, exc)
-        raise JobtapError(f"{plugin.name}: {topic}: {brief(exc)}") from exc
+        if can_refuse:
+            raise JobtapError(f"{plugin.name}: {topic}: {brief(exc)}") from exc
 
     def _call_stack(self, job, topic, source, handlers, can_refuse):
         out = {}
@@ -196,41 +196,32 @@ class Jobtap(Part):
 
     def _merge(self, job, topic, plugin, answer, out):
         """Merge the answer of one plugin into `out`; invalid parts are dropped, and logged."""
-        ignored = drop_ignored(answer, topic)
-        if ignored is not None:
-            self.report(plugin, topic, JobtapError(ignored))
-        if "priority" in answer and not self._is_priority(job, topic, plugin, answer["priority"]):
-            del answer["priority"]
-            out.pop("priority", None)
+        wrong = [drop_ignored(answer, topic)]
+        is_of_job = topic.startswith("job.")
+        if "priority" in answer and is_of_job and job is not None:
+            if not validation.is_priority(answer["priority"]):
+                self._not_a_priority(job, topic, plugin, answer.pop("priority"))
+                out.pop("priority", None)
         why = _why_no_R(job, topic) if "R" in answer else None
         if why is not None:
-            self.report(plugin, topic, JobtapError(why))
+            wrong.append(why)
             del answer["R"]
-        annotations = answer.get("annotations") if topic.startswith("job.") else None
-        if isinstance(annotations, dict) and job is not None and job.state <= states.SCHED:
+        annotations = answer.get("annotations") if is_of_job else None
+        if annotations is not None and not isinstance(annotations, dict):
+            wrong.append(BAD_ANNOTATIONS)
+        elif annotations is not None and job is not None and job.state <= states.SCHED:
             self.service.sched.annotate(job, annotations)
-        elif annotations is not None and not isinstance(annotations, dict):
-            self.report(plugin, topic, JobtapError(BAD_ANNOTATIONS))
+        for text in filter(None, wrong):
+            self.report(plugin, topic, JobtapError(text))
         out.update(answer)
 
-    def _is_priority(self, job, topic, plugin, priority):
-        if job is None or not topic.startswith("job."):
-            return True
-        if validation.is_priority(priority):
-            return True
+    def _not_a_priority(self, job, topic, plugin, priority):
         text = f"{priority!r} is not a priority (0-{states.PRIORITY_MAX})"
         self.report(plugin, topic, JobtapError(text))
         told = topic != "job.priority.get" and job.state != states.INACTIVE
         if type(priority) is not int and told:
             stuck = " (job may be stuck in PRIORITY state)" if job.state == states.PRIORITY else ""
             self.events.raise_exception(job, topic, 4, f"{plugin.name}: {text}{stuck}")
-        return False
-
-    def _apply(self, job, topic, out):
-        """Apply a priority, which the answer for any topic may have."""
-        if "priority" in out and topic not in _OWN_PRIORITY and topic.startswith("job."):
-            if out["priority"] != PRIORITY_UNAVAIL:
-                self.service.life.set_priority(job, out["priority"])
 
     def report(self, plugin, topic, exc):
         """Log a plugin's exception: one line, and its traceback at debug level."""
@@ -242,17 +233,14 @@ class Jobtap(Part):
         """Call job.event.NAME of the plugins that subscribe to `job`."""
         topic = f"job.event.{event['name']}"
         wanted = [entry for entry in self.handlers(topic) if entry[0] in job.subscribers]
-        if wanted:
-            self._call_each(job, topic, JobSource(job, {"entry": event}), wanted)
+        self.call(job, topic, wanted, entry=event)
 
     # -- jobs coming and going ---------------------------------------------------------------------
 
     def introduce(self, job):
         """Show a new job to the plugins; Rejected if one of them rejects it."""
-        if self.handlers("job.create"):
-            self.call_rejecting(job, "job.create")
-        if self.handlers("job.validate"):
-            self.call_rejecting(job, "job.validate")
+        self.call_rejecting(job, "job.create")
+        self.call_rejecting(job, "job.validate")
         self.announce_dependencies(job)
         self.call(job, "job.new")
 
@@ -297,15 +285,12 @@ class Jobtap(Part):
     # -- loading and removing ------------------------------------------------------------------------
 
     def load_builtins(self):
-        from flux_embedded.services.job_manager.jobtap.builtins import BUILTINS
-
-        self._builtins = dict(BUILTINS)
-        for name in self._builtins:
+        for name in BUILTINS:
             self.load(name, {})
 
     def load(self, path, args):
         """Load the plugin file `path`, or the builtin plugin of that name; OSError has the text ``flux jobtap`` shows."""
-        builtin = self._builtins.get(path)
+        builtin = BUILTINS.get(path)
         if builtin is not None:
             name = path
         else:
@@ -369,9 +354,9 @@ class Jobtap(Part):
             self.service.life.reprioritize_all()
 
     def _call_mine(self, plugin, job, topic, **more):
-        mine = [entry for entry in self.handlers(topic) if entry[0] is plugin]
-        if mine and job.id in self.jobs.active:
-            self._call_each(job, topic, JobSource(job, more), mine)
+        if job.id in self.jobs.active:
+            mine = [entry for entry in self.handlers(topic) if entry[0] is plugin]
+            self.call(job, topic, mine, **more)
 
     def remove(self, pattern):
         """Remove the plugins that match a name, ``all`` or a glob, builtins only by one with a dot; ENOENT if none does."""

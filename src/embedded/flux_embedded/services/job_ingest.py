@@ -18,11 +18,14 @@ Errors: EPROTO for unknown flags, EINVAL for the urgency and refusals of the job
 the queue rules; the scheduler's own errno for infeasible jobs.
 """
 
+import copy
 import errno
 
 from flux.job import JobspecV1
+from flux.job.frobnicator.plugins.constraints import apply_constraints
+from flux.job.frobnicator.plugins.defaults import DefaultsConfig
+from flux.job.Jobspec import Jobspec
 from flux.queue import QueueConf
-from flux_embedded.services.job_ingest.completion import complete
 from flux_engine.formats import eventlog, form, jobid, jsontext, policy
 from flux_engine.formats import jobspec as spec
 from flux_engine.formats.states import (
@@ -91,8 +94,6 @@ class IdGenerator:
 
 
 class JobIngest(Service):
-    """The ingest service."""
-
     name = "job-ingest"
 
     def __init__(self, ctx, *args):
@@ -206,3 +207,36 @@ def _check(is_guest, urgency, flags):
         raise OSError(errno.EINVAL, "only the instance owner can submit with urgency >16")
     if is_guest and flags & FLAG_WAITABLE:
         raise OSError(errno.EINVAL, "only the instance owner can submit with FLUX_JOB_WAITABLE")
+
+
+def complete(jobspec, queues):
+    """A copy of `jobspec`, which was not necessarily validated, completed by the configuration `queues` (flux.queue.QueueConf).
+
+    Raises:
+        OSError: EPERM: the queue is refused; EINVAL: an attribute has another type
+    """
+    attributes = _object(_object(jobspec, "jobspec").get("attributes"), "attributes")
+    system = _object(attributes.get("system"), "attributes.system")
+    # The environment is large, and not changed.
+    own = {
+        key: value if key == "environment" else copy.deepcopy(value)
+        for key, value in system.items()
+    }
+    own.setdefault("duration", 0)
+    complete = object.__new__(Jobspec)  # it would validate
+    complete.jobspec = {**jobspec, "attributes": {**attributes, "system": own}}
+    try:
+        if queues or queues.policy():
+            DefaultsConfig(queues).apply_defaults(complete)
+            apply_constraints(queues, complete)
+    except ValueError as exc:
+        raise OSError(errno.EPERM, str(exc)) from None
+    except (AttributeError, TypeError) as exc:
+        raise OSError(errno.EINVAL, f"jobspec: {exc}") from None
+    return complete.jobspec
+
+
+def _object(value, name):
+    if value is not None and not isinstance(value, dict):
+        raise OSError(errno.EINVAL, f"{name}: expected an object")
+    return value or {}

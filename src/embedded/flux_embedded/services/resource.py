@@ -1,11 +1,34 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The resource service's requests; see the package for their table."""
+"""The resource service (RFC 28, RFC 44), service ``resource``.
+
+``targets`` is an idset of ranks or a hostlist (``ranks`` is another name for it). Methods beyond the RFCs are this project's own.
+
+=====================  ===========================================================================
+method                 payload -> response
+=====================  ===========================================================================
+acquire (S)            -> ``{resources: R, up: IDSET}``, then changes: ``up``, ``down``,
+                       ``shrink``, ``property-add``, ``property-remove``, ``expiration``. One holder
+                       at a time (EBUSY); its disconnect ends the stream
+drain                  ``{targets, reason?}`` -> nothing; EEXIST if one is drained already, with a reason
+undrain                ``{targets}`` -> nothing; EEXIST if one is not drained
+offline, online        ``{targets}`` -> nothing: as if their brokers had gone, came back. A
+                       rank that was offline is not given back to a scheduler that has been told to
+                       forget it (``shrink``) before it acquires anew
+shrink                 ``{targets}`` -> nothing: the ranks leave the holder's inventory for good, and
+                       are offline: a later acquire gets them in ``resources`` and not in ``up``
+property-add, -remove  ``{name, targets}`` -> nothing
+expiration-update      ``{expiration}`` -> nothing: end of all resources, seconds since the epoch or 0
+reload                 ``{R, force?}`` -> nothing: another inventory; EBUSY while a scheduler
+                       is loaded. Without force no rank may be beyond the instance's size
+status                 -> ``{R, drain: {IDSET: {timestamp, reason}}, online, offline, exclude, torpid}``
+sched-status           -> ``{all: R, down: R, allocated: R}``; guests too
+=====================  ===========================================================================
+"""
 
 import errno
 import json
 from syslog import LOG_DEBUG, LOG_ERR
 
-from flux_embedded.services.resource.fake import fake_resources
 from flux_engine.formats import eventlog, idset
 from flux_engine.formats.rset import RSet, redacted
 from flux_engine.kernel.service import Service, refusing, request
@@ -16,6 +39,8 @@ from flux_engine.resource.state import ResourceState, targets
 
 #: The payload of drain and undrain.
 _DRAIN = {"targets": str, "reason?": str, "mode?": str}
+
+_DRAINS = ("drain", "undrain")
 
 #: Mode of them -> `overwrite` of their events (RFC 44): what changes of a rank that is drained already.
 _MODES = {None: 0, "update": 0, "overwrite": 1, "force-overwrite": 2}
@@ -34,21 +59,25 @@ class Resource(Service):
                     errno.EINVAL, f"resource: unknown argument {arg!r}: expected noverify"
                 )
         self.state = ResourceState(ctx.kernel.size)
-        self.acquired = ctx.acquired = AcquireStream(self)
+        self.acquired = ctx.acquired = AcquireStream(self, self.state)
         self.shrinks = True  # a rank that goes offline is gone for good
 
     # -- start ---------------------------------------------------------------------------------
 
     def begin(self):
-        R, method = self._find_R()
+        method = None
         try:
+            R, method = self._find_R()
             self.state.define(Inventory(R), self.ctx.config)
             former = eventlog.parse(self.ctx.kvs.find("resource.eventlog") or "")
         except ValueError as exc:
-            raise OSError(errno.EINVAL, self._complain(f"{method}: {exc}")) from None
+            text = f"{method}: {exc}" if method else str(exc)
+            self.log(LOG_ERR, text)  # the user who loads a module sees only an errno
+            raise OSError(errno.EINVAL, text) from None
         self.shrinks = method != "configuration"
         for event in former:
-            self._replay(event)
+            if event["name"] in _DRAINS:
+                self._replay(event["name"], event["timestamp"], event["context"])
         monitor = self.rpc("overlay.monitor", streaming=True)
         self.state.joined = idset.decode(monitor.body["online"])
         self._record("resource-define", {"method": method}, _put(R) if method != "kvs" else [])
@@ -58,44 +87,28 @@ class Resource(Service):
 
     def _find_R(self):
         """Return R and its source, by the method names of RFC 44."""
-        try:
-            R = sources.from_config(self.ctx.config)
-            if R is not None:
-                return R, "configuration"
-            text = self.ctx.kvs.find("resource.R")
-            if text is not None:
-                return json.loads(text), "kvs"
-            R = fake_resources(self.ctx.config)
-            if R is not None:
-                return R, "dynamic-discovery"
-        except ValueError as exc:
-            raise OSError(errno.EINVAL, self._complain(str(exc))) from None
-        if self.ctx.job_R is not None:
+        R = sources.from_config(self.ctx.config)
+        if R is not None:
+            return R, "configuration"
+        text = self.ctx.kvs.find("resource.R")
+        if text is not None:
+            return json.loads(text), "kvs"
+        R = sources.fake_resources(self.ctx.config)
+        if R is None and self.ctx.job_R is not None:
             return self.ctx.job_R, "job-info"
-        return sources.discover([self.ctx.hostname] * len(self.ctx.hosts)), "dynamic-discovery"
-
-    def _complain(self, text):
-        """Log the reason: the user who loads a module sees only an errno."""
-        self.log(LOG_ERR, text)
-        return text
+        R = R or sources.discover([self.ctx.hostname] * len(self.ctx.hosts))
+        return R, "dynamic-discovery"
 
     def _record(self, name, context, ops=()):
         """Put an event into the eventlog, after other operations on the KVS."""
         line = eventlog.encode(self.now(), name, context)
         self.ctx.kvs.commit([*ops, ["append", "resource.eventlog", line]])
 
-    def _replay(self, event):
+    def _replay(self, name, timestamp, context):
         """Restore a drain from the eventlog of a former run of the service."""
-        context = event.get("context", {})
-        if event["name"] not in ("drain", "undrain"):
-            return
         ranks = idset.intersect(idset.decode(context.get("idset", "")), self.state.base.ranks)
-        if event["name"] == "undrain":
-            self.state.drains.undrain(ranks)
-        else:
-            self.state.drains.drain(
-                ranks, event["timestamp"], context.get("reason"), context.get("overwrite", 0)
-            )
+        how = context.get("reason"), context.get("overwrite", 0)
+        self.state.drains.change(name, ranks, timestamp, *how)
 
     # -- ranks joining and leaving ------------------------------------------------------------------
 
@@ -112,7 +125,7 @@ class Resource(Service):
             self._verify(online)
         if offline:
             self.state.joined = idset.difference(self.state.joined, offline)
-        self._update(gone=offline if self.shrinks else ())
+        self.acquired.update(gone=offline if self.shrinks else ())
 
     def _verify(self, ranks):
         """Drain ranks that run on another host than in the inventory."""
@@ -131,17 +144,13 @@ class Resource(Service):
                     "rank": rank,
                 }
                 self.notify("log.append", payload)
-                self._drain([rank, rank + 1], reason)
-
-    def _update(self, gone=(), properties=None, expiration=None):
-        self.acquired.update(self.state.up, gone, properties, expiration)
+                self._change_drains("drain", [rank, rank + 1], reason)
 
     # -- the scheduler -------------------------------------------------------------------------
 
     @request("acquire")
     def acquire(self, msg):
-        view = self.state.view
-        self.acquired.open(msg, view.R, view.ranks, self.state.up)
+        self.acquired.open(msg)
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):
@@ -157,41 +166,28 @@ class Resource(Service):
             return targets(body.get("targets", body.get("ranks")), self.state.base)
 
     @request("drain", form=_DRAIN)
+    @request("undrain", form=_DRAIN)
     def drain(self, msg):
-        ranks, overwrite = self._targets(msg), self._overwrite(msg)
-        already = idset.intersect(ranks, self.state.drains.explained())
-        if already and "mode" not in msg.body:
-            raise FileExistsError(errno.EEXIST, f"{_ranks(already)} already drained")
-        self._drain(ranks, msg.body.get("reason"), overwrite)
-        self._update()
-        self.respond(msg)
-
-    def _overwrite(self, msg):
-        """The `overwrite` of a request's mode."""
-        mode = msg.body.get("mode")
+        name, ranks, mode = msg.topic.partition(".")[2], self._targets(msg), msg.body.get("mode")
         if mode not in _MODES:
             raise OSError(errno.EINVAL, f"invalid mode {mode!r} specified")
-        return _MODES[mode]
+        drains = self.state.drains
+        if name == "drain":
+            wrong, text = idset.intersect(ranks, drains.explained()), "already drained"
+        else:
+            wrong, text = idset.difference(ranks, drains.ranks), "not drained"
+        if wrong and mode is None:
+            many = "s" if idset.count(wrong) > 1 else ""
+            raise FileExistsError(errno.EEXIST, f"rank{many} {idset.encode(wrong)} {text}")
+        self._change_drains(name, ranks, msg.body.get("reason"), _MODES[mode])
+        self.acquired.update()
+        self.respond(msg)
 
-    def _drain(self, ranks, reason, overwrite=0):
-        self.state.drains.drain(ranks, self.now(), reason, overwrite)
-        self._record_ranks("drain", ranks, reason, overwrite)
-
-    def _record_ranks(self, name, ranks, reason, overwrite):
+    def _change_drains(self, name, ranks, reason, overwrite=0):
+        self.state.drains.change(name, ranks, self.now(), reason, overwrite)
         context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
         more = {"reason": reason} if reason else {}
         self._record(name, {**context, **more, "overwrite": overwrite})
-
-    @request("undrain", form=_DRAIN)
-    def undrain(self, msg):
-        ranks, overwrite = self._targets(msg), self._overwrite(msg)
-        others = idset.difference(ranks, self.state.drains.ranks)
-        if others and "mode" not in msg.body:
-            raise FileExistsError(errno.EEXIST, f"{_ranks(others)} not drained")
-        self.state.drains.undrain(ranks)
-        self._record_ranks("undrain", ranks, msg.body.get("reason"), overwrite)
-        self._update()
-        self.respond(msg)
 
     @request("property-add")
     @request("property-remove")
@@ -199,10 +195,10 @@ class Resource(Service):
         ranks, add = self._targets(msg), msg.topic == "resource.property-add"
         former = self.state.view.properties
         with refusing():
-            inventory = self.state.with_property((msg.body or {}).get("name"), ranks, add)
+            inventory = self.state.base.with_property((msg.body or {}).get("name"), ranks, add)
         self.state.replace(inventory)
         self._define("reload")
-        self._update(properties=property_changes(former, self.state.view.properties))
+        self.acquired.update(properties=property_changes(former, self.state.view.properties))
         self.respond(msg)
 
     @request("shrink")
@@ -222,7 +218,7 @@ class Resource(Service):
         if value != self.state.base.expiration:
             self.state.replace(inventory)
             self._record("resource-update", {"expiration": value}, ops=_put(inventory.R))
-            self._update(expiration=value)
+            self.acquired.update(expiration=value)
         self.respond(msg)
 
     def _define(self, method):
@@ -247,20 +243,19 @@ class Resource(Service):
         sources.check(config)
 
     @request("offline")
-    def offline(self, msg):
-        self._take_offline(self._targets(msg), self.shrinks)
+    @request("online")
+    def take_offline(self, msg):
+        ranks = self._targets(msg)
+        if msg.topic == "resource.online":
+            self.state.forced_offline = idset.difference(self.state.forced_offline, ranks)
+            self.acquired.update()
+        else:
+            self._take_offline(ranks, self.shrinks)
         self.respond(msg)
 
     def _take_offline(self, ranks, shrinks):
         self.state.forced_offline = idset.union(self.state.forced_offline, ranks)
-        self._update(gone=ranks if shrinks else ())
-
-    @request("online")
-    def online(self, msg):
-        ranks = self._targets(msg)
-        self.state.forced_offline = idset.difference(self.state.forced_offline, ranks)
-        self._update()
-        self.respond(msg)
+        self.acquired.update(gone=ranks if shrinks else ())
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -290,10 +285,6 @@ class Resource(Service):
         view = self.state.view
         down = view.restrict(idset.difference(view.ranks, self.state.up))
         self.respond(msg, {"all": redacted(view.R), "down": down, "allocated": allocated})
-
-
-def _ranks(bounds):
-    return f"rank{'s' if idset.count(bounds) > 1 else ''} {idset.encode(bounds)}"
 
 
 def _put(R):

@@ -28,8 +28,6 @@ WAITCREATE = 1
 
 
 class JobInfo(Service):
-    """The job-info service."""
-
     name = "job-info"
 
     def __init__(self, ctx, *args):

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Tables whose columns the user chooses: `flux.util.OutputFormat`, with the formats that have a name."""
+"""Shared by several commands: requests, and tables whose columns the user chooses."""
 
+import os
+
+import flux
 from flux.idset import IDset
 from flux.util import AltField, OutputFormat, UtilConfig
+from flux_engine.command.errors import CommandError, error_text
 
 
 class Formats(UtilConfig):
@@ -52,10 +56,22 @@ def color(is_good=None):
 
 
 def mark(is_good):
-    """A tick or a cross."""
     return AltField("✔", "y") if is_good else AltField("✗", "n")
 
 
 def words(options):
     """The items of an option that may be given several times, and name several each time."""
     return [word for text in options or () for word in text.split(",")]
+
+
+def ask(topic, payload=None, what=None, plain=False):
+    """Send a request and return its answer; a failure is reported after the description `what`, or the topic.
+
+    With `plain`, only the errno counts, as in a command that flux-core has in C.
+    """
+    handle = flux.Flux()
+    try:
+        return handle.rpc(topic, payload).get()
+    except OSError as exc:
+        text = os.strerror(exc.errno) if plain else error_text(exc)
+        raise CommandError(f"{what or topic}: {text}") from None

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: LGPL-3.0-or-later
-"""Shared by several commands: option parsing, connecting, output formats, jobspecs."""
