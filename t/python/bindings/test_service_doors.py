@@ -43,7 +43,7 @@ def methods_of(instance):
         service = getattr(endpoint, "service", None)
         for method in METHODS.keys() - {"shutdown", "disconnect"} if service else ():
             found[f"{service.name}.{method}"] = (False, ["op", "flags"])
-        for topic, (function, _, streaming, form) in service.methods.items() if service else ():
+        for topic, (function, _, streaming, form, _) in service.methods.items() if service else ():
             if topic in LEFT_OUT or topic.endswith((".shutdown", ".disconnect")):
                 continue
             keys = {key.rstrip("?") for key in (form if isinstance(form, dict) else ())}

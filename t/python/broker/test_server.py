@@ -193,7 +193,7 @@ class Odd(Service):
 
     @request("get")
     def get(self, msg):
-        self.respond(msg, {"x": object()})
+        return {"x": object()}
 
 
 def test_payload_that_is_not_json(broker, client):

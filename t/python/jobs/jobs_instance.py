@@ -55,20 +55,20 @@ class Scheduler(Service):
             future.reset()
         self.count = self.rpc("job-manager.sched-ready", self.mode).get()["count"]
 
-    @request("alloc")
+    @request("alloc", later=True)
     def _alloc(self, msg):
         self.seen.append(("alloc", msg.payload))
         self.requests[msg.body["id"]] = msg
         if self.auto is not None:
             self.allocate(msg.body["id"], self.auto(msg.body))
 
-    @request("cancel")
+    @request("cancel", later=True)
     def _cancel(self, msg):
         self.seen.append(("cancel", msg.payload))
         if msg.body["id"] in self.requests:
             self.answer(msg.body["id"], type=3)
 
-    @request("prioritize")
+    @request("prioritize", later=True)
     def _prioritize(self, msg):
         self.seen.append(("prioritize", msg.payload))
 
@@ -77,9 +77,8 @@ class Scheduler(Service):
         self.seen.append(("expiration", msg.payload))
         if self.expiration_error:
             raise self.expiration_error
-        self.respond(msg)
 
-    @request("free")
+    @request("free", later=True)
     def _free(self, msg):
         self.seen.append(("free", msg.payload))
 
@@ -88,7 +87,6 @@ class Scheduler(Service):
         self.seen.append(("check", msg.payload))
         if self.infeasible:
             raise OSError(errno.EOVERFLOW, self.infeasible)
-        self.respond(msg)
 
     def answer(self, id, **body):
         msg = self.requests[id] if body["type"] == 1 else self.requests.pop(id)

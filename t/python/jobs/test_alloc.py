@@ -86,7 +86,7 @@ def test_annotations(inst, sched):
 
 def test_cancel_crosses_success(inst, sched):
     id = inst.submit(run_duration=5)
-    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False, None)
+    inst.sched.add_method("cancel", lambda msg: None, later=True)
     inst.cancel(id)
     assert inst.state(id) == CLEANUP  # the request is still out
     inst.sched.allocate(id, make_R())
@@ -148,7 +148,7 @@ def test_limited_mode(inst):
 def test_update_crosses_success(inst, sched):
     """An R for the old jobspec is given back."""
     id = inst.submit(duration=60)
-    inst.sched.methods["sched.cancel"] = (lambda msg: None, False, False, None)
+    inst.sched.add_method("cancel", lambda msg: None, later=True)
     inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
     inst.sched.allocate(id, make_R())
     inst.run()

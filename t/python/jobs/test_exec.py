@@ -119,7 +119,7 @@ class MyExec(Service):
         super().__init__(ctx)
         self.requests = []
 
-    @request("start")
+    @request("start", later=True)
     def _start(self, msg):
         self.requests.append(msg)
 

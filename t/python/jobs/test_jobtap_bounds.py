@@ -20,7 +20,7 @@ class Silent(Service):
 
     name = "silent"
 
-    @request("ask", guest=True)
+    @request("ask", guest=True, later=True)
     def _ask(self, msg):
         self.asked = msg
 

@@ -38,7 +38,7 @@ class Echo(Service):
 
     @request("say", guest=True, form=object)
     def say(self, msg):
-        self.respond(msg, {"said": msg.body})
+        return {"said": msg.body}
 
     @request("fail")
     def fail(self, msg):
@@ -54,17 +54,17 @@ class Echo(Service):
             self.respond(msg, {"number": number})
         self.respond_error(msg, errno.ENODATA)
 
-    @request("park")
+    @request("park", later=True)
     def park(self, msg):
         self.parked.append(msg)
 
-    @request("sleep")
+    @request("sleep", later=True)
     def sleep(self, msg):
         self.timer(msg.body["seconds"], lambda: self.respond(msg, {"now": self.now()}))
 
     @request("ask-other")
     def ask_other(self, msg):
-        self.respond(msg, self.rpc("other.say", {"via": "echo"}).body)
+        return self.rpc("other.say", {"via": "echo"}).body
 
     @request("disconnect")
     def disconnect(self, msg):

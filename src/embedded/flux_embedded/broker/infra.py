@@ -62,7 +62,6 @@ class LogService(Service):
         self.ctx.ring.append(
             body.get("level", LOG_INFO), body.get("name", "?"), body["text"], body.get("rank", 0)
         )
-        self.respond(msg)
 
     @request("dmesg", streaming=True)
     def dmesg(self, msg):
@@ -80,7 +79,6 @@ class LogService(Service):
     @request("clear")
     def clear(self, msg):
         self.ctx.ring.clear()
-        self.respond(msg)
 
 
 class AttrService(Service):
@@ -94,12 +92,11 @@ class AttrService(Service):
         value = self.ctx.attrs.get(name)
         if value is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
-        self.respond(msg, {"value": value, "flags": self.ctx.attrs.flags(name)})
+        return {"value": value, "flags": self.ctx.attrs.flags(name)}
 
     @request("set", form={"name": str, "value": str})
     def set(self, msg):
         self.ctx.attrs.set(msg.body["name"], msg.body["value"])
-        self.respond(msg)
 
 
 class BrokerService(Service):
@@ -109,7 +106,7 @@ class BrokerService(Service):
 
     @request("now", guest=True)
     def tell_time(self, msg):
-        self.respond(msg, {"now": self.now()})
+        return {"now": self.now()}
 
 
 class NameService(Service):
@@ -129,12 +126,10 @@ class NameService(Service):
             if isinstance(msg.sender, ModuleTask):
                 text = f"could not register service {name} for module {msg.sender.name}: {text}"
             raise FileExistsError(errno.EEXIST, text) from None
-        self.respond(msg)
 
     @request("remove", form={"service": str})
     def remove(self, msg):
         self.kernel.remove_service(msg.body["service"], msg.sender)
-        self.respond(msg)
 
 
 class EventService(Service):
@@ -157,12 +152,11 @@ class EventService(Service):
                 event.userid, event.rolemask = msg.userid, msg.rolemask
                 event.sender = msg.sender
                 self.kernel.send(endpoint, event)
-        self.respond(msg, {"seq": self.seq})
+        return {"seq": self.seq}
 
     @request("subscribe", guest=True, form={"topic": str})
     def subscribe(self, msg):
         self.subscribers.setdefault(msg.sender, Counter())[msg.body["topic"]] += 1
-        self.respond(msg)
 
     @request("unsubscribe", guest=True, form={"topic": str})
     def unsubscribe(self, msg):
@@ -173,7 +167,6 @@ class EventService(Service):
         topics[topic] -= 1
         if not topics[topic]:
             del topics[topic]
-        self.respond(msg)
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):
@@ -191,13 +184,13 @@ class ConfigService(Service):
 
     @request("get", guest=True)
     def get(self, msg):
-        self.respond(msg, self.ctx.config)
+        return self.ctx.config
 
-    @request("load", form={})
+    @request("load", form={}, later=True)
     def load(self, msg):
         self._begin(msg, msg.body or {})
 
-    @request("reload")
+    @request("reload", later=True)
     def reload(self, msg):
         path = self.ctx.attrs.get("config.path")
         table = {}
@@ -280,7 +273,6 @@ class OverlayService(Service):
         self.online = idset.difference(self.online, [rank, rank + 1])
         self.ctx.log(LOG_ERR, f"{self.ctx.hosts[rank]} (rank {rank}) disconnected", "overlay")
         self._tell({"offline": str(rank)})
-        self.respond(msg)
 
     @request("join", form={"ranks": str})
     def join(self, msg):
@@ -292,4 +284,3 @@ class OverlayService(Service):
         if new:
             self.online = idset.union(self.online, new)
             self._tell({"online": idset.encode(new)})
-        self.respond(msg)

@@ -82,7 +82,7 @@ class ModuleManager(Service):
 
     # -- loading -------------------------------------------------------------------------------
 
-    @request("load", form={"path": str, "args": object, "name?": str})
+    @request("load", form={"path": str, "args": object, "name?": str}, later=True)
     def load(self, msg):
         body = msg.body
         path, args = body["path"], body["args"]
@@ -206,7 +206,7 @@ class ModuleManager(Service):
 
     # -- unloading -----------------------------------------------------------------------------
 
-    @request("remove", form={"name": str})
+    @request("remove", form={"name": str}, later=True)
     def remove(self, msg):
         name = msg.body["name"]
         module = self.table.get(name)
@@ -224,7 +224,7 @@ class ModuleManager(Service):
 
     @request("list", guest=True)
     def list(self, msg):
-        self.respond(msg, {"mods": [self._describe(module) for module in self.table.values()]})
+        return {"mods": [self._describe(module) for module in self.table.values()]}
 
     def _describe(self, module):
         holds = sorted(

@@ -55,7 +55,7 @@ class JobInfo(Service):
                 if flags & CURRENT:
                     obj = self._updated(id, key, obj)
                 answer[key] = obj if flags & JSON_DECODE else json.dumps(obj)
-        self.respond(msg, answer)
+        return answer
 
     def _updated(self, id, key, obj):
         """R or jobspec as it was stored, with its updates since (RFC 21), which the job manager's record of the job has."""

@@ -125,7 +125,7 @@ class JobIngest(Service):
 
     # -- one submission ----------------------------------------------------------------------------
 
-    @request("submit", guest=True, form=FORM)
+    @request("submit", guest=True, form=FORM, later=True)
     def submit(self, msg):
         given, flags = msg.body["jobspec"], msg.body.get("flags", 0)
         urgency = msg.body.get("urgency", URGENCY_DEFAULT)

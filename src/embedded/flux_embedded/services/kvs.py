@@ -231,17 +231,17 @@ class Kvs(Service):
             self.tree.commit(msg.body["ops"])
         except (KeyError, TypeError, AttributeError, IndexError) as exc:
             raise Malformed(f"kvs.commit: {exc!r}") from None
-        self.respond(msg, {"rootseq": self.tree.commits})
+        return {"rootseq": self.tree.commits}
 
     def stop(self):
         self.ctx.kvs = Tree()
 
     @request("lookup")
     def lookup(self, msg):
-        self.respond(msg, {"value": self.tree.value((msg.body or {}).get("key"))})
+        return {"value": self.tree.value((msg.body or {}).get("key"))}
 
     @request("readdir")
     def readdir(self, msg):
         directory = self.tree.directory((msg.body or {}).get("key"))
         names = {name: type(directory[name]) is dict for name in sorted(directory)}
-        self.respond(msg, {"names": names})
+        return {"names": names}

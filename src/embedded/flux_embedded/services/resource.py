@@ -148,7 +148,7 @@ class Resource(Service):
 
     # -- the scheduler -------------------------------------------------------------------------
 
-    @request("acquire")
+    @request("acquire", later=True)
     def acquire(self, msg):
         self.acquired.open(msg)
 
@@ -181,7 +181,6 @@ class Resource(Service):
             raise FileExistsError(errno.EEXIST, f"rank{many} {idset.encode(wrong)} {text}")
         self._change_drains(name, ranks, msg.body.get("reason"), _MODES[mode])
         self.acquired.update()
-        self.respond(msg)
 
     def _change_drains(self, name, ranks, reason, overwrite=0):
         self.state.drains.change(name, ranks, self.now(), reason, overwrite)
@@ -199,7 +198,6 @@ class Resource(Service):
         self.state.replace(inventory)
         self._define("reload")
         self.acquired.update(properties=property_changes(former, self.state.view.properties))
-        self.respond(msg)
 
     @request("shrink")
     def shrink(self, msg):
@@ -208,7 +206,6 @@ class Resource(Service):
             raise OSError(errno.EINVAL, "no resources would be left")
         # Like a real Flux's lost brokers, they stay in R: a later scheduler finds their jobs running.
         self._take_offline(ranks, True)
-        self.respond(msg)
 
     @request("expiration-update", form={"expiration": float})
     def expiration_update(self, msg):
@@ -219,7 +216,6 @@ class Resource(Service):
             self.state.replace(inventory)
             self._record("resource-update", {"expiration": value}, ops=_put(inventory.R))
             self.acquired.update(expiration=value)
-        self.respond(msg)
 
     def _define(self, method):
         self._record("resource-define", {"method": method}, _put(self.state.base.R))
@@ -236,7 +232,6 @@ class Resource(Service):
             self.state.define(inventory, self.ctx.config)
         self.shrinks = True
         self._define("reload")
-        self.respond(msg)
 
     def configure(self, config):
         # A change of resource.exclude has no effect until this module is reloaded.
@@ -251,7 +246,6 @@ class Resource(Service):
             self.acquired.update()
         else:
             self._take_offline(ranks, self.shrinks)
-        self.respond(msg)
 
     def _take_offline(self, ranks, shrinks):
         self.state.forced_offline = idset.union(self.state.forced_offline, ranks)
@@ -263,7 +257,7 @@ class Resource(Service):
     def status(self, msg):
         state = self.state
         online = state.online
-        answer = {
+        return {
             "R": redacted(state.base.R),
             "drain": state.drains.status(),
             "online": idset.encode(online),
@@ -271,9 +265,8 @@ class Resource(Service):
             "exclude": idset.encode(state.excluded),
             "torpid": "",
         }
-        self.respond(msg, answer)
 
-    @request("sched-status", guest=True)
+    @request("sched-status", guest=True, later=True)
     def sched_status(self, msg):
         self.rpc("job-manager.resource-status").then(self._allocated, msg)
 

@@ -5,9 +5,9 @@
 
         @request("say")                     # topic echo.say
         def say(self, msg):
-            self.respond(msg, {"text": msg.body["text"]})
+            return {"text": msg.body["text"]}
 
-A handler that raises `OSError` answers with that error; anything else it raises is logged with its
+What a handler returns is the payload of the answer, None for none. One that raises `OSError` answers with that error; anything else it raises is logged with its
 traceback and answered EIO, and the service goes on.
 """
 
@@ -32,7 +32,7 @@ def refusing():
         raise OSError(errno.EINVAL, str(exc)) from None
 
 
-def request(method, guest=False, streaming=False, form=None):
+def request(method, guest=False, streaming=False, form=None, later=False):
     """Mark a method as the handler of ``SERVICE.method``.
 
     Args:
@@ -41,10 +41,13 @@ def request(method, guest=False, streaming=False, form=None):
         streaming (bool): a request without the streaming flag is answered EPROTO (RFC 6)
         form (dict): the form of the payload, see `formats.form`; without one a payload that is not an
             object counts as none. ``object``: any payload, JSON or not; the method itself checks it
+        later (bool): the method answers by itself, with `Service.respond`, as it does if `streaming`
     """
 
     def mark(function):
-        function.__dict__.setdefault("_requests", []).append((method, guest, streaming, form))
+        function.__dict__.setdefault("_requests", []).append(
+            (method, guest, streaming, form, later)
+        )
         return function
 
     return mark
@@ -105,15 +108,15 @@ class ServiceTask(Task):
         if entry is None:
             super()._dispatch_request(msg)
             return
-        function, guest, streaming, form = entry
+        function, guest, streaming, form, respond = entry
         if not guest and not msg.rolemask & message.ROLE_OWNER:
             self.respond_error(msg, errno.EPERM, GUEST_REFUSED)
         elif streaming and not msg.flags & message.FLAG_STREAMING:
             self.respond_error(msg, errno.EPROTO)
         else:
-            self.guard(self._handle, msg, function, form)
+            self.guard(self._handle, msg, function, form, respond)
 
-    def _handle(self, msg, function, form):
+    def _handle(self, msg, function, form, respond):
         """Handle a request whose payload has the form that its method accepts. Malformed: it has not."""
         try:
             if form is None:
@@ -123,7 +126,9 @@ class ServiceTask(Task):
                 check_form(msg.body, form, msg.topic)
         except (ValueError, RecursionError) as exc:
             raise Malformed(f"{msg.topic}: {exc}") from None
-        function(msg)
+        answer = function(msg)
+        if respond is not None:
+            respond(msg, answer)
 
     def guard(self, function, *args):
         try:
@@ -157,7 +162,7 @@ class Service:
     Attributes:
         h (Flux): its handle
         respond, respond_error: those of its `Endpoint`
-        methods (dict): topic -> (handler, guests allowed, streaming only, form of the payload)
+        methods (dict): topic -> (handler, guests allowed, streaming only, form of the payload, function that answers or None)
     """
 
     name = ""
@@ -173,12 +178,12 @@ class Service:
         self._kept = []
         self.serve(self)
 
-    def serve(self, part):
-        """Answer requests by the methods of `part` that are marked with `request`."""
+    def serve(self, part, respond=None):
+        """Answer requests by the methods of `part` that are marked with `request`; ``respond(msg, obj)`` sends the answers."""
         for cls in reversed(type(part).__mro__):
             for attribute, function in vars(cls).items():
                 for method, *how in getattr(function, "_requests", ()):
-                    self.add_method(method, getattr(part, attribute), *how)
+                    self.add_method(method, getattr(part, attribute), *how, respond=respond)
 
     def keep(self):
         """A new list for requests that are answered later, or repeatedly; those of a sender that is gone leave it."""
@@ -197,11 +202,13 @@ class Service:
     @request("config-reload")
     def reload_config(self, msg):
         self.configure(msg.body or {})
-        self.respond(msg)
 
-    def add_method(self, method, function, guest=False, streaming=False, form=None):
-        """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request`."""
-        self.methods[f"{self.name}.{method}"] = (function, guest, streaming, form)
+    def add_method(
+        self, method, function, guest=False, streaming=False, form=None, later=False, respond=None
+    ):
+        """Handle ``NAME.method`` by ``function(msg)``; arguments as for `request` and `serve`."""
+        respond = None if later or streaming else respond or self.respond
+        self.methods[f"{self.name}.{method}"] = (function, guest, streaming, form, respond)
 
     def start(self):
         """Register the service's name and start answering. FileExistsError: the name is taken."""

@@ -61,7 +61,11 @@ class JobExec(Service):
 
     # -- requests ----------------------------------------------------------------------------------
 
-    @request("start", form={"id": int, "userid": int, "jobspec": dict, "reattach": bool, "R": dict})
+    @request(
+        "start",
+        form={"id": int, "userid": int, "jobspec": dict, "reattach": bool, "R": dict},
+        later=True,
+    )
     def _start(self, msg):
         body = msg.body
         id = body["id"]
@@ -90,7 +94,6 @@ class JobExec(Service):
         job = self.jobs.get(msg.body["id"])
         if isinstance(job, LocalJob):
             job.kill(msg.body["signum"])
-        self.respond(msg)
 
     @request("expiration", form={"id": int, "expiration": (int, float)})
     def _expiration(self, msg):
@@ -98,7 +101,6 @@ class JobExec(Service):
         if job is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         job.set_expiration(msg.body["expiration"])
-        self.respond(msg)
 
     @request(
         "script", streaming=True, form={"id": int, "userid": int, "ranks": str, "command": list}
@@ -109,7 +111,6 @@ class JobExec(Service):
     @request("script-kill", form={"id": int, "signum": int, "ranks?": str})
     def _script_kill(self, msg):
         self.scripts.kill(msg.body)
-        self.respond(msg)
 
     def _manager_started(self, msg):
         def answered(future):

@@ -82,7 +82,7 @@ class JobList(Service):
 
     # -- requests ------------------------------------------------------------------------------------
 
-    @request("list", guest=True, form=LIST)
+    @request("list", guest=True, form=LIST, later=True)
     def list(self, msg):
         body = msg.body
         limit, since, attrs = body["max_entries"], body.get("since", 0.0), _attrs_of(body["attrs"])
@@ -120,7 +120,7 @@ class JobList(Service):
         yield sorted((job for job in active if job.state & RUNNING), key=_start_of)[::-1]
         yield reversed(self._jobs.inactive.values())
 
-    @request("list-id", guest=True, form=LIST_ID)
+    @request("list-id", guest=True, form=LIST_ID, later=True)
     def list_id(self, msg):
         _attrs_of(msg.body["attrs"])
         job = self._jobs.find(msg.body["id"])
@@ -148,7 +148,7 @@ class JobList(Service):
         answer["queues"] = [
             {"name": name, **_count(jobs), "inactive_purged": 0} for name, jobs in queues.items()
         ]
-        self.respond(msg, answer)
+        return answer
 
 
 def _attrs_of(attrs):

@@ -32,7 +32,6 @@ class Actions(Part):
         job = self.find(body["id"])
         permit(msg, job.userid, "can only raise exceptions on")
         self.events.raise_exception(job, kind, severity, note, msg.userid)
-        self.events.send(self.service.respond, msg)
 
     @request(
         "raiseall", guest=True, form={**EXCEPTION, "dry_run": bool, "userid": int, "states": int}
@@ -51,7 +50,7 @@ class Actions(Part):
             for job in matches:
                 if job.state & ACTIVE:
                     self.events.raise_exception(job, kind, severity, note, msg.userid)
-        self.events.send(self.service.respond, msg, {"count": len(matches), "errors": 0})
+        return {"count": len(matches), "errors": 0}
 
     # -- kill --------------------------------------------------------------------------------------
 
@@ -65,7 +64,6 @@ class Actions(Part):
         if job.state != RUN:
             raise OSError(errno.EINVAL, "job is not running")
         self.service.execution.kill(job, signum)
-        self.service.respond(msg)
 
     # -- urgency, memo -----------------------------------------------------------------------------
 
@@ -83,14 +81,13 @@ class Actions(Part):
             raise OSError(errno.EINVAL, "urgency cannot be changed once resources are allocated")
         old = job.urgency
         self.events.post(job, "urgency", {"userid": msg.userid, "urgency": urgency})
-        self.events.send(self.service.respond, msg, {"old_urgency": old})
+        return {"old_urgency": old}
 
     @request("memo", guest=True, form={"id": int, "memo": dict})
     def memo(self, msg):
         job = self.find(msg.body["id"])
         permit(msg, job.userid, "can only add a memo to")
         self.events.post(job, "memo", msg.body["memo"])
-        self.events.send(self.service.respond, msg)
 
     # -- purge -------------------------------------------------------------------------------------
 
@@ -107,7 +104,7 @@ class Actions(Part):
             self.jobs.purged += 1
             self.service.jobtap.call(job, "job.inactive-remove")
             self.events.puts.append(["unlink", job.eventlog[: -len(".eventlog")]])
-        self.events.send(self.service.respond, msg, {"count": len(jobs)})
+        return {"count": len(jobs)}
 
 
 def _exception_of(body):

@@ -21,7 +21,7 @@ class Execution(Part):
 
     # -- the execution service -------------------------------------------------------------------
 
-    @request("exec-hello")
+    @request("exec-hello", later=True)
     def hello(self, msg):
         """``job-manager.exec-hello``: an execution service introduces itself."""
         body = msg.body or {}

@@ -110,7 +110,6 @@ class Housekeeping(Part):
         for visit in list(self.visits.values()):
             if msg.body.get("jobid") in (None, visit.job.id):
                 visit.kill(msg.body["signum"], ranks)
-        self.service.respond(msg)
 
     def describe(self):
         """``{id: {t_start, allocated: ranks, pending: ranks}}``; the pending ones are those whose script has not ended."""

@@ -84,9 +84,10 @@ class JobManager(Service):
         self.housekeeping, self.jobtap, self.intake = Housekeeping(self), Jobtap(self), Intake(self)
         parts = [events, self.waits, self.execution, self.housekeeping, self.jobtap, self.intake]
         for part in (*parts, Actions(self), Update(self)):
-            self.serve(part)
+            # An answer is sent when the events before it are committed.
+            self.serve(part, lambda msg, answer: events.send(self.respond, msg, answer))
         self.add_method("sched-hello", self.sched.hello, streaming=True)
-        self.add_method("sched-ready", self.sched.ready)
+        self.add_method("sched-ready", self.sched.ready, later=True)
 
     def begin(self):
         self.on_response("sched.alloc", self.sched.alloc_response)
@@ -117,14 +118,13 @@ class JobManager(Service):
 
     @request("queue-status", guest=True, form={"name?": str})
     def _queue_status(self, msg):
-        queue = self.queues.find(msg.body.get("name"))
-        self.respond(msg, queue.status(self.sched.is_ready))
+        return self.queues.find(msg.body.get("name")).status(self.sched.is_ready)
 
     @request("queue-list", guest=True)
     def _queue_list(self, msg):
         names = [name for name in self.queues.table if name is not None]
         # `flux.queue` of flux-python 0.88.0 reads "conf", which the job manager of flux-core 0.88.0 does not send.
-        self.respond(msg, {"queues": names, "conf": queue_conf_from_config(self.config)})
+        return {"queues": names, "conf": queue_conf_from_config(self.config)}
 
     @request("queue-enable", form={"enable": bool, **QUEUES})
     def _queue_enable(self, msg):
@@ -134,9 +134,8 @@ class JobManager(Service):
         for queue in self.queues.chosen(msg.body.get("name"), msg.body["all"]):
             queue.enabled = value
             queue.disable_reason = "" if value else reason
-        self.respond(msg)
 
-    @request("queue-start", form={"start": bool, "nocheckpoint?": bool, **QUEUES})
+    @request("queue-start", form={"start": bool, "nocheckpoint?": bool, **QUEUES}, later=True)
     def _queue_start(self, msg):
         value = msg.body["start"]
         for queue in self.queues.chosen(msg.body.get("name"), msg.body["all"]):
@@ -147,7 +146,7 @@ class JobManager(Service):
 
     # -- requests ----------------------------------------------------------------------------------
 
-    @request("getattr", guest=True, form={"id": int, "attrs": object})
+    @request("getattr", guest=True, form={"id": int, "attrs": object}, later=True)
     def _getattr(self, msg):
         job = self.jobs.find(msg.body["id"])
         if job is None:
@@ -173,32 +172,27 @@ class JobManager(Service):
     @request("alloc-query", guest=True)
     def _alloc_query(self, msg):
         running = sum(1 for job in self.jobs.active.values() if job.state & states.RUNNING)
-        body = {
-            "queue_length": self.sched.queued,
-            "alloc_pending": len(self.sched.pending),
-            "running": running,
-        }
-        self.respond(msg, body)
+        pending = len(self.sched.pending)
+        return {"queue_length": self.sched.queued, "alloc_pending": pending, "running": running}
 
     @request("resource-status")
     def _resource_status(self, msg):
         held = [(job.R, job.freed or ()) for job in self.jobs.active.values() if job.has_resources]
         held += [(visit.job.R, visit.job.freed) for visit in self.housekeeping.visits.values()]
-        self.respond(msg, {"allocated": rset.union(held)})
+        return {"allocated": rset.union(held)}
 
     @request("getinfo", guest=True)
     def _getinfo(self, msg):
-        self.respond(msg, {"max_jobid": self.jobs.max_id})
+        return {"max_jobid": self.jobs.max_id}
 
     @request("stats-get", guest=True)
     def _stats(self, msg):
-        body = {
+        return {
             "active_jobs": len(self.jobs.active),
             "inactive_jobs": len(self.jobs.inactive),
             "max_jobid": self.jobs.max_id,
             "housekeeping": {"running": self.housekeeping.describe()},
         }
-        self.respond(msg, body)
 
     def configure(self, config):
         former = self.config

@@ -20,7 +20,7 @@ DURATION = "attributes.system.duration"
 
 
 class Update(Part):
-    @request("update", guest=True, form={"id": int, "updates": object})
+    @request("update", guest=True, form={"id": int, "updates": object}, later=True)
     def update(self, msg):
         body = msg.body
         updates = body["updates"]

@@ -31,7 +31,7 @@ class Waits(Part):
         self._drain = service.keep()
         self._idle = service.keep()
 
-    @request("wait", form={"id": int})
+    @request("wait", form={"id": int}, later=True)
     def wait(self, msg):
         id = _id(msg)
         zombie = next(iter(self._zombies), None) if id == ANY else id
@@ -78,12 +78,12 @@ class Waits(Part):
             self.service.respond, msg, {"id": job.id, "success": success, "errstr": text}
         )
 
-    @request("drain")
+    @request("drain", later=True)
     def drain(self, msg):
         self._drain.append(msg)
         self.check()
 
-    @request("idle")
+    @request("idle", later=True)
     def idle(self, msg):
         self._idle.append(msg)
         self.check()

@@ -336,7 +336,7 @@ class Host:
                 self.report(f"service {full}", exc)
                 raise OSError(errno.EIO, f"{self.plugin.name}: {brief(exc)}") from None
 
-        self.service.add_method(full, serve, guest=bool(rolemask & ~OWNER_ROLES))
+        self.service.add_method(full, serve, bool(rolemask & ~OWNER_ROLES), later=True)
         self._methods.append(full)
 
 

@@ -441,16 +441,14 @@ class Jobtap(Part):
 
     @request("jobtap", form={"load?": str, "conf?": object, "remove?": str, "query_only?": bool})
     def change(self, msg):
-        body = msg.body or {}
-        answer = None
+        body = msg.body
         if body.get("query_only"):
-            answer = {"plugins": [plugin.name for plugin in self.plugins]}
-        else:
-            if "remove" in body:
-                self.remove(body["remove"])
-            if "load" in body:
-                self.load(body["load"], body.get("conf") or {})
-        self.events.send(self.service.respond, msg, answer)
+            return {"plugins": [plugin.name for plugin in self.plugins]}
+        if "remove" in body:
+            self.remove(body["remove"])
+        if "load" in body:
+            self.load(body["load"], body.get("conf") or {})
+        return None
 
     @request("jobtap-query")
     def query(self, msg):
@@ -465,7 +463,7 @@ class Jobtap(Part):
         except FAILURES as exc:
             self.report(plugin, topic, exc)
             raise OSError(errno.EIO, f"{name}: {topic}: {brief(exc)}") from exc
-        self.service.respond(msg, {"name": plugin.name, "path": plugin.path, **(more or {})})
+        return {"name": plugin.name, "path": plugin.path, **(more or {})}
 
 
 def _dependencies(job):
