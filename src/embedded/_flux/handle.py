@@ -15,7 +15,7 @@ from flux_engine.kernel.kernel import Kernel
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.task import Task, inside_handle
 
-FLUX_T = _ffi.pointer_to("flux_t *", Flux)
+_ffi.pointer_to("flux_t *", Flux)
 _ffi.pointer_to("flux_msg_t *", Message)
 _ffi.pointer_to("flux_reactor_t *", Task)
 

@@ -281,16 +281,6 @@ def test_the_reactor_may_run_once_or_not_wait(h):
     repeated.stop()
 
 
-def test_stop_ends_a_run_and_nothing_else(kernel, h):
-    kernel.stop()
-    assert h.rpc("echo.say", 1).get() == {"said": 1}
-    kernel.run(until=lambda: True)
-    assert h.rpc("echo.say", 1).get() == {"said": 1}
-    kernel.call_later(5, kernel.stop)
-    kernel.run()
-    assert kernel.now() == 1005.0
-
-
 def test_waiting_for_what_can_never_come_is_an_error_and_no_more(h):
     for _ in range(2):
         with pytest.raises(RuntimeError, match="nothing is left to wait for"):

@@ -9,8 +9,6 @@ from flux_engine.formats.form import quote
 
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUE = {c: i for i, c in enumerate(_ALPHABET)}
-#: encoding two digits at a time takes half as long
-_PAIR = [a + b for a in _ALPHABET for b in _ALPHABET]
 _DOTHEX = re.compile(r"[0-9a-fA-F]{1,4}(?:\.[0-9a-fA-F]{1,4}){3}")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _DEC = re.compile(r"[0-9]{1,20}")
@@ -19,11 +17,11 @@ MAX_ID = (1 << 64) - 1
 
 def base58(value):
     """Return the base 58 digits of an integer >= 0."""
-    tail = ""
-    while value >= 3364:
-        value, two = divmod(value, 3364)
-        tail = _PAIR[two] + tail
-    return (_PAIR[value] if value >= 58 else _ALPHABET[value]) + tail
+    digits = ""
+    while value or not digits:
+        value, digit = divmod(value, 58)
+        digits = _ALPHABET[digit] + digits
+    return digits
 
 
 def f58plain(value):

@@ -56,7 +56,7 @@ class Kernel(Reactor):
     # -- running -------------------------------------------------------------------------------
 
     def run(self, until=None):
-        """Run the loop until `stop`, or until ``until()`` is true after some turn. RuntimeError: nothing is left to happen."""
+        """Run the loop until ``until()`` is true after some turn. RuntimeError: nothing is left to happen."""
         if until is not None and until():
             return
         self._until = until
@@ -70,11 +70,6 @@ class Kernel(Reactor):
     def run_until_idle(self):
         """Run everything that can run without time passing."""
         self.run(until=self.is_idle)
-
-    def stop(self):
-        """Make `run` return after the current turn; without effect outside of `run`."""
-        if self._runner is not None:
-            self._until = lambda: True
 
     def dispose(self):
         """Give back the descriptors and end the loop's greenlet: this kernel does not run again."""
@@ -105,9 +100,7 @@ class Kernel(Reactor):
 
     def switch_to_hub(self):
         """Give the processor to the loop; returns when another greenlet switches back."""
-        hub = self._hub
-        if hub is None or hub.dead or self.uplink is not None:
-            hub = self.hub
+        hub = self.hub
         if getcurrent() is hub:
             raise RuntimeError("the loop itself may not block: use then() instead of get()")
         running, self.running = self.running, None

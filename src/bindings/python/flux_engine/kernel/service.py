@@ -53,55 +53,22 @@ def request(method, guest=False, streaming=False, form=None, later=False):
     return mark
 
 
-#: Sent by a task to itself: when it arrives, all messages queued before it have been handled.
-_MARK = Message(message.EVENT, "")
-
-
 class ServiceTask(Task):
     """A task that hands requests straight to its service's table of methods."""
 
     def __init__(self, kernel, service):
         super().__init__(kernel, service.name, self._serve)
         self.service = service
-        self._deferred = None
-        self._marked = False
-        self._dispatching = False
 
     def _serve(self):
         self.service.begin()
         self.reactor_run()
-
-    def dispatch(self, item):
-        # Messages sent while the item is handled are its effects, and not waited for.
-        is_last = item is _MARK or not (self.kernel.ready or self.inbox)
-        if item is _MARK:
-            self._marked = False
-        else:
-            self._dispatching = True
-            super().dispatch(item)
-            self._dispatching = False
-        if self._deferred is not None:
-            if is_last:
-                function, self._deferred = self._deferred, None
-                self.guard(function)
-            else:
-                self._mark()
-
-    def defer(self, function):
-        self._deferred = function
-        if not self._dispatching:
-            self._mark()
 
     def shut_down(self):
         try:
             self.service.stop()
         finally:
             super().shut_down()
-
-    def _mark(self):
-        if not self._marked:
-            self._marked = True
-            self.kernel.send(self, _MARK)
 
     def _dispatch_request(self, msg):
         entry = self.service.methods.get(msg.topic)
@@ -261,9 +228,8 @@ class Service:
         self.log(LOG_ERR, "".join(lines).rstrip())
 
     def defer(self, function):
-        """Call ``function()``, of which there may be one at a time, when all messages queued now have been handled: costly
-        work once for all events of a turn."""
-        self.task.defer(function)
+        """Call ``function()`` when all messages queued now have been handled: costly work once for all events of a turn."""
+        self.kernel.call_soon(lambda: self.task.post(function))
 
     def now(self):
         """The time, in seconds since the epoch: the kernel's, never the machine's."""

@@ -18,7 +18,6 @@ class AcquireStream:
     Attributes:
         told (Allocations): the resources as the holder knows them, to check its allocations; None before a request
         request (Message): the holder's request, or None
-        muted (bool): nothing more is sent (the instance ends)
     """
 
     def __init__(self, service, state, patience=1.0):
@@ -27,7 +26,6 @@ class AcquireStream:
         self.patience = patience
         self.told = None
         self.request = None
-        self.muted = False
         self._ranks = []  # bounds: ranks of `resources` that have not been shrunk
         self._up = []
 
@@ -58,7 +56,7 @@ class AcquireStream:
         Arguments: gone (bounds), ranks that are not coming back; properties (dict),
         ``{"property-add"|"property-remove": {NAME: bounds}}``; expiration (seconds since the epoch, or None for no change).
         """
-        if self.request is None or self.muted:
+        if self.request is None:
             return
         shrink = idset.intersect(gone, self._ranks)
         self._ranks = idset.difference(self._ranks, shrink)
