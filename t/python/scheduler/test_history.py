@@ -56,7 +56,7 @@ def test_classes_of_a_site():
 
 
 def stored_and_restored(history, into):
-    into.restore(json.loads(json.dumps([entry for part in history.parts() for entry in part])))
+    into.restore(json.loads(json.dumps(list(history.stored()))))
     return into
 
 

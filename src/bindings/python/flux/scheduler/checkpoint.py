@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from flux.scheduler.host import get_key_direct
@@ -63,15 +64,18 @@ def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value |
         ) from None
 
 
-def in_parts(head: dict[str, Any], name: str, parts: Iterable[list[Any]]) -> Iterator[str]:
-    """Yield an object as JSON text, in parts: the items of `head`, and as item `name` the
-    concatenation of the lists in `parts`."""
+#: Number of entries per part, a millisecond of work.
+ENTRIES_PER_PART = 100
+
+
+def in_parts(head: dict[str, Any], name: str, entries: Iterable[Any]) -> Iterator[str]:
+    """Yield an object as JSON text, in parts: the items of `head`, and as item `name` the list of
+    `entries`."""
     yield f'{json.dumps(head)[:-1]}, "{name}": ['
-    comma = ""
-    for part in parts:
-        if part:
-            yield comma + json.dumps(part)[1:-1]
-            comma = ", "
+    comma, left = "", iter(entries)
+    while part := list(islice(left, ENTRIES_PER_PART)):
+        yield comma + json.dumps(part)[1:-1]
+        comma = ", "
     yield "]}"
 
 

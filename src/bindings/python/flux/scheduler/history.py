@@ -49,9 +49,6 @@ LEAST_RUN_S = 1.0
 #: Expected run time of a job without a limit, in seconds.
 NO_LIMIT_S = 365 * 86400.0
 
-#: Number of classes per part, see `RunTimes.parts`.
-CLASSES_PER_PART = 256
-
 #: Returns the classes of (userid, size, limit), from the narrowest to the widest.
 Classes = Callable[[Any, int, float], Iterable[Hashable]]
 
@@ -154,20 +151,16 @@ class RunTimes:
 
     # -- over a restart ----------------------------------------------------------------------------
 
-    def parts(self) -> Iterator[list[Any]]:
-        """Yield the classes as lists fit for JSON, `CLASSES_PER_PART` each: class, run times, user.
-        Run times learnt meanwhile are not included."""
-        kept = list(self._runs.items())
-        for at in range(0, len(kept), CLASSES_PER_PART):
-            yield [
-                [list(kind), list(runs), self._owners.get(kind)]
-                for kind, runs in kept[at : at + CLASSES_PER_PART]
-                if isinstance(kind, tuple) and all(map(_storable, kind))
-            ]
+    def stored(self) -> Iterator[list[Any]]:
+        """Yield the classes as lists fit for JSON: class, run times, user. Run times learnt
+        meanwhile are not included."""
+        for kind, runs in list(self._runs.items()):
+            if isinstance(kind, tuple) and all(map(_storable, kind)):
+                yield [kind, runs, self._owners.get(kind)]
 
     def restore(self, stored: Any) -> None:
-        """Restore the concatenated `parts`; run times learnt since take precedence. Raises
-        ValueError if the form is not that of `parts`."""
+        """Restore the list of `stored`; run times learnt since take precedence. Raises ValueError if
+        it has another form."""
         try:
             restored = [
                 (tuple(kind), tuple(map(float, runs))[-RUNS_PER_CLASS:], userid)
@@ -409,7 +402,7 @@ class RunTimeService:
         history = self._history
         by = "" if history is None else _name_of(history.classes)
         head = {"version": VERSION, "through": self._through, "by": by}
-        return in_parts(head, "classes", () if history is None else history.parts())
+        return in_parts(head, "classes", () if history is None else history.stored())
 
 
 def _run_of(job: dict[str, Any]) -> float | None:

@@ -25,9 +25,6 @@ KEY = "checkpoint.sched-odds"
 VERSION = 1
 SAVE_INTERVAL_S = 600.0
 
-#: Number of users per part.
-USERS_PER_PART = 64
-
 #: Seconds for which a forecast of a job answers further queries, unless ranks change.
 FRESH_S = 60.0
 
@@ -218,9 +215,7 @@ class OddsService:
     def text(self) -> Iterator[str]:
         """Yield the calibration as JSON text, in parts: half a megabyte at most."""
         head = {"version": VERSION, "misses": self.calibration.stored()}
-        shares = self.shares.stored()
-        parts = (shares[at : at + USERS_PER_PART] for at in range(0, len(shares), USERS_PER_PART))
-        return in_parts(head, "shares", parts)
+        return in_parts(head, "shares", self.shares.stored())
 
     def _restore(self, stored: Any) -> None:
         check_version(stored, VERSION)

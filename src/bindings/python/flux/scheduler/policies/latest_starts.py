@@ -22,9 +22,6 @@ KEY = "checkpoint.sched-promises"
 VERSION = 1
 SAVE_INTERVAL_S = 60.0
 
-#: Number of latest starts in one stored part.
-TIMES_PER_PART = 1024
-
 #: Seconds after the start to wait for jobs with a latest start, before other jobs may start in
 #: their place.
 WAIT_FOR_KNOWN_S = 5.0
@@ -185,11 +182,7 @@ class StoredLatestStarts:
         """Return all latest starts as JSON, in parts."""
         times = self._latest.by_time()
         times += [(when, jobid) for jobid, when in self._times.items()]
-        parts = (
-            [[jobid, when] for when, jobid in times[at : at + TIMES_PER_PART]]
-            for at in range(0, len(times), TIMES_PER_PART)
-        )
-        return in_parts({"version": VERSION}, "latest", parts)
+        return in_parts({"version": VERSION}, "latest", ((jobid, when) for when, jobid in times))
 
     def save(self) -> None:
         """Store the latest starts if they have changed."""

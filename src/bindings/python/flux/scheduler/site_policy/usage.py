@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 VERSION = 1
 SAVE_INTERVAL_S = 600.0
 
-#: Number of entries per part of the checkpoint.
-ENTRIES_PER_PART = 256
-
 #: Attributes to query of jobs that ended while no scheduler was loaded.
 ATTRIBUTES = ["userid", "bank", "queue", "ncores", "nnodes", "t_run", "t_inactive"]
 
@@ -165,12 +162,9 @@ class Usage:
         """Return the amounts as JSON text, in parts."""
         self._settle()
         self.has_changed = False
-        keys, now = self.keys(), self._host.now()
-        parts = (
-            [[list(key), self._at(key, now)[0]] for key in keys[at : at + ENTRIES_PER_PART]]
-            for at in range(0, len(keys), ENTRIES_PER_PART)
-        )
-        return in_parts({"version": VERSION, "through": now}, "used", parts)
+        now = self._host.now()
+        used = ([key, self._at(key, now)[0]] for key in self.keys())
+        return in_parts({"version": VERSION, "through": now}, "used", used)
 
     def restore(self, stored: Any) -> None:
         """Load the parsed output of `text`. Raises ValueError if it has another form; other
