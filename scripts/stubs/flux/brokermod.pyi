@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 from collections.abc import Callable
-from typing import TypeVar, Union
+from typing import Any, TypeVar, Union
 
 from flux.core.handle import Flux
 
@@ -10,6 +10,7 @@ def request_handler(
     topic: str, prefix: bool = ..., allow_guest: bool = ...
 ) -> Callable[[_Method], _Method]: ...
 def event_handler(topic: str, prefix: bool = ...) -> Callable[[_Method], _Method]: ...
+def resolve_entry_point(mod: Any) -> Callable[..., Any]: ...
 
 class BrokerLogger:
     @property

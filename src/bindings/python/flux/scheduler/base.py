@@ -50,8 +50,8 @@ from flux.scheduler.checkpoint import Checkpoint, Checkpoints
 from flux.scheduler.messages import Responder, served_by
 from flux.scheduler.misspelled import check_begun, forgotten, is_ours, overridden, tell_mistakes
 from flux.scheduler.options import (
+    ChecksArguments,
     check_number,
-    checking_arguments,
     described,
     parse_depth,
     parse_most,
@@ -110,7 +110,7 @@ def _read_priorities(self: Scheduler, msg: Any) -> Sequence[Any] | None:
     return (jobs,) if jobs else None
 
 
-class Scheduler(BrokerModule):
+class Scheduler(BrokerModule, metaclass=ChecksArguments):
     """Base class of scheduler modules.
 
     It speaks the protocols of RFC 27 (with the job manager) and RFC 28 (with the resource
@@ -162,12 +162,6 @@ class Scheduler(BrokerModule):
     #: Class of the queue of pending jobs.
     _queue_class: type[PendingQueue] = PendingQueue
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "__init__" in cls.__dict__:
-            cls.__init__ = checking_arguments(cls.__init__)  # type: ignore[method-assign]
-
-    @checking_arguments
     def __init__(self, h: Any, *args: str) -> None:
         super().__init__(h, *args)
         self.log.level = "info"

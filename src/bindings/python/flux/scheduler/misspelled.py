@@ -148,8 +148,7 @@ def _variables(one: dis.Instruction) -> tuple[object, ...]:
 
 def _assigned(base: type) -> Iterator[str]:
     """Yield the names that a class's methods assign to their first arguments."""
-    for method in _methods(base).values():
-        function = inspect.unwrap(method)  # __init__ is wrapped
+    for function in _methods(base).values():
         first = function.__code__.co_varnames[:1]
         before: tuple[object, ...] = ()
         for one in dis.get_instructions(function):

@@ -3,20 +3,20 @@
 site's Python files that they name.
 
 Each class takes its own arguments in its ``__init__``, after its base class. So the remaining
-arguments are known only when the outermost ``__init__`` returns: `checking_arguments` wraps each of
-them to find out.
+arguments are known only when the outermost ``__init__`` has returned, to `ChecksArguments`.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import sys
 import traceback
 import types
+from abc import ABCMeta
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from syslog import LOG_ERR
 from typing import Any, Callable
 
 from flux.scheduler.pools import check_pool_class, find_pool_class
@@ -118,34 +118,27 @@ def described(exc: Exception) -> str:
     return "".join(traceback.format_exception(type(exc), exc, exc.__traceback__)).rstrip()
 
 
-def checking_arguments(init: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a scheduler's ``__init__``: the outermost one ends with a check for arguments that no
+class ChecksArguments(ABCMeta):
+    """The class of schedulers' classes: making a scheduler ends with a check for arguments that no
     class took."""
 
-    @functools.wraps(init)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
-        depth = self.__dict__.get("_init_depth", 0)
-        self.__dict__["_init_depth"] = depth + 1
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         try:
-            init(self, *args, **kwargs)
-            if depth == 0:
-                for arg in self.__dict__.get("_pending_args", ()):
-                    if arg in (*OPTIONS.split(", "), *self.own_options):
-                        raise ValueError(f"argument {arg!r} has no value: expected {arg}=VALUE")
-                    own = ", ".join(self.own_options)
-                    raise ValueError(
-                        f"unknown argument {arg!r}: built-in options are {OPTIONS}"
-                        + (f"; this scheduler also has {own}" if own else "")
-                    )
+            made = super().__call__(*args, **kwargs)
+            for arg in vars(made).get("_pending_args", ()):
+                if arg in (*OPTIONS.split(", "), *made.own_options):
+                    raise ValueError(f"argument {arg!r} has no value: expected {arg}=VALUE")
+                own = ", ".join(made.own_options)
+                raise ValueError(
+                    f"unknown argument {arg!r}: built-in options are {OPTIONS}"
+                    + (f"; this scheduler also has {own}" if own else "")
+                )
         except Exception as exc:
             # The load command shows only an errno; the log has the reason.
-            if depth == 0 and getattr(self, "log", None) is not None:
-                self.log.error(described(exc))
+            for handle in args[:1]:
+                handle.log(LOG_ERR, described(exc))
             raise
-        finally:
-            self.__dict__["_init_depth"] = depth
-
-    return wrapper
+        return made
 
 
 def path_and_name(option: str, text: str, what: str = "FUNCTION") -> tuple[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from syslog import LOG_ERR
 from typing import Any, Callable
 
-from flux.brokermod import BrokerModule
+from flux.brokermod import resolve_entry_point
 from flux.scheduler.testing import builders
 from flux.scheduler.testing.handle import FakeHandle, HandleWithoutEstimates
 from flux.scheduler.testing.job_manager import FakeJob, JobManager
@@ -143,7 +143,7 @@ class FakeInstance:
             raise RuntimeError("there is a scheduler already: unload() it first")
         if isinstance(policy, type):
             self._path = getattr(sys.modules.get(policy.__module__), "__file__", None)
-            entry: Callable[..., Any] = _entry_of_class(policy)
+            entry: Callable[..., Any] = lambda handle, *args: policy(handle, *args).run()
             name = name or policy.__name__.lower()
         else:
             path = find_module(policy)
@@ -456,28 +456,13 @@ def find_module(policy: Any) -> Path:
     return path
 
 
-def _entry_of_class(policy: type) -> Callable[..., Any]:
-    def entry(handle: Any, *args: str) -> None:
-        policy(handle, *args).run()
-
-    return entry
-
-
 def _entry_of_file(path: Path) -> Callable[..., Any]:
     """Return the entry point of a module file: its ``mod_main``, else the only module class there,
     imported ones included, as in flux-core."""
     module = types.ModuleType(path.stem.replace("-", "_"))
     module.__file__ = str(path)
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
-    main = getattr(module, "mod_main", None)
-    if main is not None:
-        return main  # type: ignore[no-any-return]
-    classes = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, BrokerModule) and value is not BrokerModule
-    ]
-    if len(classes) != 1:
-        names = ", ".join(one.__name__ for one in classes) or "none"
-        raise ValueError(f"{path}: expected mod_main(), or one module class: found {names}")
-    return _entry_of_class(classes[0])
+    try:
+        return resolve_entry_point(module)
+    except ValueError as exc:
+        raise ValueError(f"{path}: {exc}") from None
