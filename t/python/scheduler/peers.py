@@ -289,7 +289,7 @@ class Rig:
                 self.client.tell(payload)
 
         client = self.client
-        self.instance.send_message(
+        self.instance.send(
             topic, text, answered if respond else None, client.userid, client.rolemask, client
         )
 

@@ -7,6 +7,7 @@ import inspect
 import pytest
 from peers import Guide, R, Rig, jobspec
 
+from flux.resource import ResourcePool
 from flux.scheduler import AllocRequest, PendingJob, Scheduler
 
 CRIT, ERR, INFO = 2, 3, 6
@@ -51,6 +52,8 @@ class Answers:
 
     def __init__(self):
         self.calls = []
+        self.now = lambda: 0.0
+        self.resources = ResourcePool(R(1, 1))
 
     def __getattr__(self, name):
         if name.startswith("alloc_"):

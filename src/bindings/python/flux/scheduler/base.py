@@ -1,32 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The base class of schedulers.
+"""The base class of schedulers: the messages of RFC 27 and RFC 28, the methods to override, the start.
 
-How a scheduler works
-=====================
-
-`Scheduler` is a broker module between two services. From ``resource`` it receives the inventory, as
-a stream of changes (RFC 28), and keeps it in a pool. From ``job-manager`` it receives a request for
-each job that may run, and answers it when the policy has decided (RFC 27).
-
-The start (`Scheduler.run`): register ``sched`` and ``feasibility``, acquire the resources, make the
-pool, set the module's status to running, enter the running jobs (*hello*), announce the maximum
-number of open requests (*ready*).
-
-Then every message is handled alike:
-
-1. its handler (``_handle_...``, at the end of the class) validates it and calls the override point
-   of its name: `alloc`, `cancel`, `prioritize`, `free`, `expiration`, `resource_update`. A
-   malformed message or an exception of an override is reported and does not propagate
-   (`ErrorReporter`);
-2. the override point updates the pool and the queue of pending jobs;
-3. the handler requests a pass. `Passes` gathers a burst of events, calls `schedule`, the policy,
-   and then `forecast`;
-4. the policy answers requests. `Requests` has their table and the states of jobs; R is stored
-   before the answer is sent (`Committer`).
-
-The collaborators are independent of policies: `requests.Requests` and `queue.PendingQueue` for
-jobs, `passes.Passes` and `passes.Quiescence` for passes, `host.Host` and `hello.Hello` for the host,
-`pools` for the pool.
+Each message is handled alike: its handler (``_handle_...``, at the end of the class) validates it,
+calls the override point of its name, which updates the pool and the queue, and requests a pass. A
+malformed message or an exception of an override is reported and does not propagate
+(`ErrorReporter`). ``doc/reference/how-a-job-starts`` walks through the files.
 """
 
 from __future__ import annotations
@@ -54,7 +32,7 @@ from flux.scheduler.options import (
     check_number,
     described,
     parse_depth,
-    parse_most,
+    parse_number,
     take_options,
 )
 from flux.scheduler.passes import Pace, Passes, Quiescence
@@ -173,8 +151,8 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         parse_depth(self.queue_depth)
         check_number("SCHED_DELAY_MAX", self.SCHED_DELAY_MAX, 3600)
         check_number("SCHED_EWMA_ALPHA", self.SCHED_EWMA_ALPHA, 1)
-        self.jobspec_bytes = parse_most("jobspec-bytes", str(self.jobspec_bytes))
-        self.jobspec_values = parse_most("jobspec-values", str(self.jobspec_values))
+        self.jobspec_bytes = parse_number("jobspec-bytes", str(self.jobspec_bytes))
+        self.jobspec_values = parse_number("jobspec-values", str(self.jobspec_values))
         #: the resource pool, set once the resources are acquired, before the first job
         self.resources: ResourcePool
         self._parser: RequestParser  # as the pool

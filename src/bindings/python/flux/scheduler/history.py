@@ -29,7 +29,7 @@ from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.host import ErrorReporter, Host, Timer
+    from flux.scheduler.host import ErrorReporter, Host
 
 #: Number of run times kept and averaged per class. Two gave the best results: users change their
 #: programs, and a longer memory adapts slowly.
@@ -233,19 +233,18 @@ RESULTS = {1: "completed", 2: "failed", 4: "canceled", 8: "timeout"}
 
 
 def ask_for_ended_jobs(
-    handle: Any,
+    host: Any,
+    errors: ErrorReporter,
     since: float,
     attributes: list[str],
     learn: Callable[[list[dict[str, Any]]], None],
-    call_at: Callable[[float, Callable[[], None]], Timer],
-    now: Callable[[], float],
-    errors: ErrorReporter,
     retry: float = FIRST_RETRY_S,
 ) -> None:
     """Query ``job-list`` for the jobs that ended since a time, if it is loaded now or within the
     next two minutes.
 
     Args:
+        host: the scheduler's `Host`, or that of a rule
         since (float): the time, seconds since the epoch
         attributes: attributes to query
         learn: called with the jobs, the last to end first; not called on failure
@@ -259,12 +258,12 @@ def ask_for_ended_jobs(
             if getattr(exc, "errno", None) != errno.ENOSYS:
                 errors.report(f"job-list.list: {exc!r}")
             elif retry <= LAST_RETRY_S:
-                call_at(now() + retry, lambda: ask(2 * retry))
+                again = lambda: ask_for_ended_jobs(
+                    host, errors, since, attributes, learn, 2 * retry
+                )
+                host.call_at(host.now() + retry, again)
             return
         errors.guard("job-list.list", learn, jobs)
-
-    def ask(next_retry: float) -> None:
-        ask_for_ended_jobs(handle, since, attributes, learn, call_at, now, errors, next_retry)
 
     asked = {
         "max_entries": MAX_JOBS_ASKED,
@@ -272,7 +271,7 @@ def ask_for_ended_jobs(
         "since": since,
         "constraint": {"states": ["inactive"]},
     }
-    handle.rpc("job-list.list", asked).then(answered)
+    host.handle.rpc("job-list.list", asked).then(answered)
 
 
 class RunTimeService:
@@ -335,10 +334,7 @@ class RunTimeService:
             self._answers = True
             self._learn_from(jobs)
 
-        host = self._host
-        ask_for_ended_jobs(
-            host.handle, self._through, ATTRIBUTES, learn, host.call_at, host.now, host.errors
-        )
+        ask_for_ended_jobs(self._host, self._host.errors, self._through, ATTRIBUTES, learn)
 
     def _learn_from(self, jobs: list[dict[str, Any]]) -> None:
         """Learn the run times of jobs, listed from the last to end."""

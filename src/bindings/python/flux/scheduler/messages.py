@@ -230,8 +230,7 @@ def served_by(
     @request_handler(topic, prefix=prefix, allow_guest=guests or sees_all)
     def handle(self: Any, msg: Any) -> None:
         responder: Responder = self._responder
-        serve = responder.serve_if_sees_all if sees_all else responder.serve
-        serve(msg, lambda: answer(self, msg))
+        responder.serve(msg, lambda: answer(self, msg), for_all=not sees_all)
 
     return handle
 
@@ -243,8 +242,12 @@ class Responder:
         self._handle, self._errors = host.handle, host.errors
         self.limits = limits  # limits on messages; None: they are already checked
 
-    def serve(self, msg: Any, serve: Callable[[], Any]) -> None:
-        """Call `serve`; if it raises, answer `msg` with an error."""
+    def serve(self, msg: Any, serve: Callable[[], Any], for_all: bool = True) -> None:
+        """Call `serve`; if it raises, answer `msg` with an error. Unless it is `for_all`, callers
+        that may not see all are refused, as in flux-core."""
+        if not (for_all or sees_all(msg)):
+            self.refuse(msg, "Request requires owner credentials", errno.EPERM)
+            return
         try:
             serve()
         except ValueError as exc:  # the caller's mistake
@@ -260,13 +263,6 @@ class Responder:
             self.refuse(
                 msg, f"{type(exc).__name__}: {exc}" if shown else "the scheduler has failed"
             )
-
-    def serve_if_sees_all(self, msg: Any, serve: Callable[[], Any]) -> None:
-        """As `serve`; callers that may not see all are refused, as in flux-core."""
-        if sees_all(msg):
-            self.serve(msg, serve)
-        else:
-            self.refuse(msg, "Request requires owner credentials", errno.EPERM)
 
     def refuse(self, msg: Any, text: str, errnum: int = errno.EINVAL) -> None:
         try:

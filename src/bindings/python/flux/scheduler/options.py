@@ -42,18 +42,11 @@ def parse_depth(text: Any, spelling: str | None = None) -> int | str:
     )
 
 
-def parse_most(name: str, text: str) -> int:
-    """Parse a maximum size of jobspecs. Raises ValueError if the text is not a positive integer."""
-    if text.isascii() and text.isdigit() and len(text) < 16 and int(text) > 0:
+def parse_number(name: str, text: str, least: int = 1, expected: str = "a positive integer") -> int:
+    """Parse an integer of at least `least`. Raises ValueError if the text is not one."""
+    if text.isascii() and text.isdigit() and len(text) < 16 and int(text) >= least:
         return int(text)
-    raise ValueError(f"{name}={text!r} is invalid: expected a positive integer")
-
-
-def parse_count(name: str, text: str) -> int:
-    """Parse a number of pending jobs. Raises ValueError if the text is not a number."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    raise ValueError(f"{name}={text!r} is invalid: expected a number of jobs, 0 for none")
+    raise ValueError(f"{name}={text!r} is invalid: expected {expected}")
 
 
 def check_number(name: str, value: Any, most: float) -> None:
@@ -93,9 +86,9 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
         elif name == "log-level" and equals:
             scheduler.log.level = parse_level(value)
         elif name == "jobspec-bytes" and equals:
-            scheduler.jobspec_bytes = parse_most(name, value)
+            scheduler.jobspec_bytes = parse_number(name, value)
         elif name == "jobspec-values" and equals:
-            scheduler.jobspec_values = parse_most(name, value)
+            scheduler.jobspec_values = parse_number(name, value)
         elif name == "pool-class" and equals:
             scheduler.pool_class = parse_pool_class(value)
         elif name.startswith("pool-") and equals:
@@ -122,9 +115,9 @@ class ChecksArguments(ABCMeta):
     """The class of schedulers' classes: making a scheduler ends with a check for arguments that no
     class took."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, h: Any, *args: str) -> Any:
         try:
-            made = super().__call__(*args, **kwargs)
+            made = super().__call__(h, *args)
             for arg in vars(made).get("_pending_args", ()):
                 if arg in (*OPTIONS.split(", "), *made.own_options):
                     raise ValueError(f"argument {arg!r} has no value: expected {arg}=VALUE")
@@ -135,8 +128,7 @@ class ChecksArguments(ABCMeta):
                 )
         except Exception as exc:
             # The load command shows only an errno; the log has the reason.
-            for handle in args[:1]:
-                handle.log(LOG_ERR, described(exc))
+            h.log(LOG_ERR, described(exc))
             raise
         return made
 

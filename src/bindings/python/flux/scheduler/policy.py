@@ -43,7 +43,7 @@ from flux.scheduler.host import job_attributes
 from flux.scheduler.messages import error_note, served_by
 from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.odds_service import OddsService
-from flux.scheduler.options import parse_count
+from flux.scheduler.options import parse_number
 from flux.scheduler.pools import RequestFacts
 from flux.scheduler.projection.fork import Projections
 from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
@@ -212,7 +212,7 @@ class PolicyScheduler(Scheduler):
             option = name.replace("_", "-")
             given[name] = self.take_argument(option)
             for text in (str(getattr(self, name)), *given[name]):
-                setattr(self, name, parse_count(option, text))
+                setattr(self, name, parse_number(option, text, 0, "a number of jobs, 0 for none"))
         if not (given["odds_depth"] or self._host.wants_odds):
             self.odds_depth = 0
         self.odds.depth = self.odds_depth

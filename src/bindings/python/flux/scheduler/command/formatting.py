@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-import os
+import shutil
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -64,11 +64,4 @@ def format_table(
 def terminal_width() -> int:
     """Return the width of the terminal: COLUMNS, or that of the terminal; 80 if the output is not a
     terminal."""
-    try:
-        return max(20, int(os.environ["COLUMNS"]))
-    except (KeyError, ValueError):
-        pass
-    try:
-        return max(20, os.get_terminal_size().columns)
-    except OSError:
-        return 80
+    return max(20, shutil.get_terminal_size().columns)

@@ -188,15 +188,7 @@ class Usage:
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:
             self._asked_at = self._host.now()
-            ask_for_ended_jobs(
-                self._host.handle,
-                self.through,
-                ATTRIBUTES,
-                self._learn,
-                self._host.call_at,
-                self._host.now,
-                self._errors,
-            )
+            ask_for_ended_jobs(self._host, self._errors, self.through, ATTRIBUTES, self._learn)
 
     def found(self, jobid: int) -> float:
         """Add a job found running. Return the time from which to count it, seconds since the

@@ -20,13 +20,6 @@ It needs the bindings, flux-core's or the embedded instance's, but no broker: th
 the test's process, under a virtual clock, on the same engine (``flux_engine``) as in ``flux
 simulate``. Behaviour that depends on real processes, several brokers or a real KVS is tested in an
 instance (doc/guide/testing.rst).
-
-``instance.py``      `FakeInstance`: start here
-``job_manager.py``   `FakeJob`, and the job manager, which sends the requests of jobs
-``services.py``      the other services: resource, job-info, kvs, service
-``handle.py``        the scheduler's handle
-``reactor.py``       clock and turns
-``builders.py``      `jobspec` and `make_R`
 """
 
 from flux.scheduler.testing.builders import jobspec, make_R

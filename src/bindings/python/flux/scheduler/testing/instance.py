@@ -376,6 +376,8 @@ class FakeInstance:
         payload: Any = None,
         answered: Callable[[int, Any], Any] | None = None,
         userid: int | None = None,
+        rolemask: int | None = None,
+        sender: Any = None,
     ) -> None:
         """Send a request to the scheduler, to arrive in the next turn.
 
@@ -385,32 +387,13 @@ class FakeInstance:
             answered: ``answered(errnum, payload)`` is called for each response; the payload of an
                 error is its text. None: no response is wanted
             userid (int): as for `request`
+            rolemask (int): roles of the user (RFC 12); default: owner or user
+            sender: identifies the client
         """
-        self.send_message(
-            topic,
-            payload,
-            answered,
-            os.getuid() if userid is None else userid,
-            ROLE_OWNER if userid in (None, os.getuid()) else ROLE_USER,
-        )
-
-    def send_message(
-        self,
-        topic: str,
-        payload: Any,
-        answered: Callable[[int, Any], Any] | None,
-        userid: int,
-        rolemask: int,
-        sender: Any = None,
-    ) -> None:
-        """As `send`, with any credentials: user id and roles (RFC 12); `sender` identifies the
-        client."""
+        userid = os.getuid() if userid is None else userid
+        if rolemask is None:
+            rolemask = ROLE_OWNER if userid == os.getuid() else ROLE_USER
         text = payload_text(payload)
-        if answered is None:
-            msg = FakeMessage(topic, text, None, userid=userid, rolemask=rolemask, sender=sender)
-            self.reactor.request(msg)
-            return
-        tell = answered
 
         def take(errnum: int, text: str | None) -> None:
             answer: Any = text if errnum or text is None else json.loads(text)
@@ -420,8 +403,11 @@ class FakeInstance:
                 self._unanswered.pop(id(msg), None)
             tell(errnum, answer)
 
-        msg = FakeMessage(topic, text, take, userid=userid, rolemask=rolemask, sender=sender)
-        self._unanswered[id(msg)] = msg
+        tell: Any = answered
+        receiver = None if answered is None else take
+        msg = FakeMessage(topic, text, receiver, userid=userid, rolemask=rolemask, sender=sender)
+        if answered is not None:
+            self._unanswered[id(msg)] = msg
         self.reactor.request(msg)
 
     def publish(self, topic: str, payload: Any = None) -> None:
