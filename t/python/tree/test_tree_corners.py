@@ -7,7 +7,6 @@ from tree_help import alloc, jobspec_of_shape, topo_R
 
 from flux.resource.hwloc import xml
 from flux.resource.hwloc.xml import parse_taskset
-from flux.resource.tree import node, topology
 from flux.resource.TreePool import TreePool, TreeResourceRequest
 
 SOCKETS = {"socket": [{"cores": "0-3", "gpus": "0"}, {"cores": "4-7", "gpus": "1"}]}
@@ -54,9 +53,8 @@ def test_nodes_with_different_room_in_one_group():
     assert alloc(pool, 5, "node=2/slot=1-3/box{x}") == "rank0/core[4-7] rank1/core[4-5]"
 
 
-def test_many_kinds_of_container_and_states(monkeypatch):
-    """The caches are bounded, and an eviction changes no answer."""
-    monkeypatch.setattr(node, "MAX_REMEMBERED_ANSWERS", 4)
+def test_many_kinds_of_container_and_states():
+    """What an index remembers of them is bounded, and an eviction changes no answer."""
     names = [f"level{i}" for i in range(12)]
     topo = {name: [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(8)] for name in names}
     pool = TreePool(topo_R((1, "0-15", "", topo), (1, "0-15", "", topo)))
@@ -111,14 +109,3 @@ def test_objects_nested_too_deeply(hwloc, monkeypatch):
     monkeypatch.setattr(amend.TopologyBuilder, "build", too_deep)
     with pytest.raises(RuntimeError, match="nested too deeply"):
         amend.topology_from_xml(CXL_MEMORY)
-
-
-def test_names_that_jobs_make_up_are_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr(topology, "MAX_REMEMBERED_NAMES", 5)
-    pool = TreePool(topo_R((1, "0-7", "0-1", SOCKETS)))
-    for number in range(40):
-        assert alloc(pool, 1, f"slot/x{number}{{x}}") == "InfeasibleRequest"
-        assert alloc(pool, 1, f"slot/socket={number + 3}{{x}}") == "InfeasibleRequest"
-    (_, node), *_ = pool.impl.placement.types.pairs
-    assert len(node.layout._containers) <= 5 and len(node.layout._container_groups) <= 5
-    assert alloc(pool, 1, "slot/socket=2{x}") == "rank0/core[0-7],gpu[0-1]"

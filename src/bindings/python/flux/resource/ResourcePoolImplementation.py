@@ -14,7 +14,7 @@ from flux.resource.pool.constraint import parse_constraint
 from flux.resource.pool.contract import JobRecord
 from flux.resource.pool.inventory import Selection, pairs, select, selected_ranks
 from flux.resource.pool.jobid import job_text
-from flux.resource.pool.masks import idset_text, members, popcount, quote, ranks_in
+from flux.resource.pool.masks import idset_text, popcount, quote, ranks_in
 from flux.resource.pool.placement import PlacingPool
 from flux.resource.pool.state import unused
 from flux.resource.request import ResourceRequest, Shape
@@ -243,17 +243,11 @@ class ResourcePoolImplementation(PlacingPool):
             ValueError: the id has an allocation.
         """
         _expect_new(self, jobid)
-        inventory, index = self.inventory, self.index
         up, groups = self.eligible(None) & ranks, dict[int, int]()
         for mask, wanted in ((up, -1),) if of is None else pairs(of):
-            for units, kind in inventory.kinds.items():
-                idle = mask & up & kind & index.idle
-                if idle:
-                    groups[units & wanted] = groups.get(units & wanted, 0) | idle
-            for rank in members(mask & up & ~index.idle):
-                units = index.free(rank) & wanted
-                if units:
-                    groups[units] = groups.get(units, 0) | 1 << rank
+            for units, some in self.index.states(mask & up):
+                if units & wanted:
+                    groups[units & wanted] = groups.get(units & wanted, 0) | some
         free = select(groups)
         if free:
             # grant() reads only the duration; 0 would mean no end.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import Entry, Inventory, Selection, select
-from flux.resource.pool.masks import mask_of
 from flux.resource.pool.rv1 import read_lite
 from flux.resource.pool.state import RankIndex
 
@@ -264,20 +263,11 @@ class PoolContract:
         return self._part(self._down())
 
     def _allocated(self) -> Selection:
-        index = self.index
-        inventory = self.inventory
-        full = inventory.full
-        groups = {units: mask & ~index.idle for units, mask in inventory.kinds.items()}
-        # Group the ranks by their total and free units: a mask is as long as the cluster, so one is
-        # made per kind and state.
-        alike: dict[tuple[int, int], list[int]] = {}
-        for rank, free in enumerate(index.partial):
-            if free:
-                alike.setdefault((full[rank], free), []).append(rank)
-        for (units, free), ranks in alike.items():
-            mask = mask_of(ranks)
-            groups[units] ^= mask
-            groups[units ^ free] = groups.get(units ^ free, 0) | mask
+        groups: dict[int, int] = {}
+        for full, mask in self.inventory.kinds.items():
+            for free, ranks in self.index.states(mask):
+                if free != full:
+                    groups[full ^ free] = groups.get(full ^ free, 0) | ranks
         return select(groups)
 
     def _down(self) -> Selection:

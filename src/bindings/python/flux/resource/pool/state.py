@@ -132,56 +132,65 @@ class RankIndex:
         return True
 
     def take(self, selection: Selection) -> None:
-        """Mark the units of a selection, all free so far, as taken.
+        """Take the units of a selection that are free, and free those that are taken.
 
-        O(1) for a single rank; for several, O(kinds of rank) for idle ones, and O(1) for each other
-        rank.
+        O(1) for a single rank; for several, O(kinds of rank) for idle and for wholly taken ones, and
+        O(1) for each other rank.
         """
+        inventory, partial = self.inventory, self.partial
         for ranks, units in zip(*[iter(selection)] * 2):
             if ranks >= 0:
-                self._take_one(ranks, units)
-            else:
-                self._take_many(~ranks, units)
-
-    def _take_one(self, rank: int, units: int) -> None:
-        partial = self.partial
-        key = self.inventory.key
-        bit = 1 << rank
-        free = partial[rank]
-        if not free:
-            free = self.inventory.full[rank]
-            self.idle ^= bit
-        left = free ^ units
-        partial[rank] = left = _share(left)
-        if left:
-            self._move(bit, key(free), key(left))
-        else:
-            self._leave(bit, key(free))
-
-    def _take_many(self, mask: int, units: int) -> None:
-        inventory = self.inventory
-        idle = mask & self.idle
-        if idle:
-            self.idle ^= idle
-            for kind, kind_mask in inventory.kinds.items():
-                part = idle & kind_mask
-                if not part:
+                full = inventory.full[ranks]
+                free = partial[ranks] or (full if self.idle >> ranks & 1 else 0)
+                partial[ranks] = self._regroup(1 << ranks, free, free ^ units, full)
+                continue
+            mask = ~ranks
+            for full, same in inventory.kinds.items():
+                own = mask & same
+                idle = own & self.idle
+                busy = own ^ idle
+                if idle:
+                    left = self._regroup(idle, full, full ^ units, full)
+                    for low, count in runs(idle) if left else ():
+                        partial[low : low + count] = [left] * count
+                if busy and units == full:
+                    self._regroup(busy, 0, full, full)
                     continue
-                left = kind ^ units
-                if left:
-                    for low, count in runs(part):
-                        self.partial[low : low + count] = [left] * count
-                    self._move(part, inventory.keys[kind], inventory.key(left))
-                else:
-                    self._leave(part, inventory.keys[kind])
-        for free, ranks in self._states(mask ^ idle) if mask != idle else ():
-            left = _share(free ^ units)
-            for rank in ranks:
-                self.partial[rank] = left
-            if left:
-                self._move(mask_of(ranks), inventory.key(free), inventory.key(left))
+                for free, some in self._states(busy) if busy else ():
+                    left = self._regroup(mask_of(some), free, free ^ units, full)
+                    for rank in some:
+                        partial[rank] = left
+
+    release = take
+
+    def _regroup(self, mask: int, free: int, left: int, full: int) -> int:
+        """Note that some ranks of a kind (`full`) have other units free (`left` instead of `free`);
+        return their entry in `partial`."""
+        groups, key = self.groups, self.inventory.key
+        if free:
+            before = key(free)
+            rest = groups[before] ^ mask
+            if rest:
+                groups[before] = rest
             else:
-                self._leave(mask_of(ranks), inventory.key(free))
+                self._drop_group(before)
+        if left:
+            after = key(left)
+            if after in groups:
+                groups[after] |= mask
+            else:
+                groups[after] = mask
+                insort(self.keys, after)
+        if free == full:
+            self.idle ^= mask
+        elif left == full:
+            self.idle |= mask
+            return 0
+        return left and _share(left)
+
+    def _drop_group(self, key: int) -> None:
+        del self.groups[key]
+        del self.keys[bisect_left(self.keys, key)]
 
     def states(self, mask: int) -> Iterator[tuple[int, int]]:
         """Yield ``(units, mask)``: some ranks (a mask), divided by their free units. O(kinds of
@@ -205,75 +214,6 @@ class RankIndex:
                 states[free] = [rank]
         return states.items()
 
-    def release(self, selection: Selection) -> None:
-        """Mark the units of a selection, all taken so far, as free.
-
-        O(1) for a single rank, and for any number of wholly taken ones; O(1) for each other rank.
-        """
-        for ranks, units in zip(*[iter(selection)] * 2):
-            if ranks >= 0:
-                self._give_one(ranks, units)
-            else:
-                self._give_many(~ranks, units)
-
-    def _give_one(self, rank: int, units: int) -> None:
-        inventory = self.inventory
-        bit = 1 << rank
-        free = self.partial[rank]
-        more = free | units
-        if more == inventory.full[rank]:
-            self.idle |= bit
-            self.partial[rank] = 0
-        else:
-            self.partial[rank] = _share(more)
-        if free:
-            self._move(bit, inventory.key(free), inventory.key(more))
-        else:
-            self._enter(bit, inventory.key(more))
-
-    def _give_many(self, mask: int, units: int) -> None:
-        inventory = self.inventory
-        kind_mask = inventory.kinds.get(units, 0)
-        whole = mask & kind_mask
-        if whole:
-            # These had nothing free, so all of their units were taken.
-            self.idle |= whole
-            self._enter(whole, inventory.keys[units])
-        full = inventory.full
-        for free, ranks in self._states(mask ^ whole) if mask != whole else ():
-            more = _share(free | units)
-            done = [rank for rank in ranks if full[rank] == more]
-            if done:
-                self.idle |= mask_of(done)
-            for rank in ranks:
-                self.partial[rank] = more
-            for rank in done:
-                self.partial[rank] = 0
-            if free:
-                self._move(mask_of(ranks), inventory.key(free), inventory.key(more))
-            else:
-                self._enter(mask_of(ranks), inventory.key(more))
-
-    def _move(self, mask: int, old: int, new: int) -> None:
-        if old != new:
-            self._leave(mask, old)
-            self._enter(mask, new)
-
-    def _leave(self, mask: int, key: int) -> None:
-        rest = self.groups[key] ^ mask
-        if rest:
-            self.groups[key] = rest
-        else:
-            del self.groups[key]
-            del self.keys[bisect_left(self.keys, key)]
-
-    def _enter(self, mask: int, key: int) -> None:
-        if key in self.groups:
-            self.groups[key] |= mask
-        else:
-            self.groups[key] = mask
-            insort(self.keys, key)
-
     def drop(self, ranks: int, inventory: Inventory) -> None:
         """Drop a mask of ranks; ``inventory`` is the one without them."""
         self.inventory = inventory
@@ -281,9 +221,9 @@ class RankIndex:
         for low, count in runs(ranks):
             self.partial[low : low + count] = [0] * count
         for key in self.keys[:]:
-            gone = self.groups[key] & ranks
-            if gone:
-                self._leave(gone, key)
+            self.groups[key] &= ~ranks
+            if not self.groups[key]:
+                self._drop_group(key)
 
     def fitting(
         self, need: Counts, ranks: int, best_fit: bool = False

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import selected_ranks
-from flux.resource.pool.masks import mask_of, members
 from flux.resource.pool.state import RankIndex
 
 if TYPE_CHECKING:
@@ -119,22 +118,10 @@ def container_slots_of(
     index: RankIndex, shape: Shape, types: NodeTypes, ranks: int
 ) -> dict[int, int]:
     """Return ``ContainerIndex.ranks_by_slots()`` for some ranks (a mask), by examining each."""
-    ranks_by_slots: dict[int, int] = {}
-    idle = ranks & index.idle
-    partial = index.partial
+    found: dict[int, int] = {}
     for mask, node in types.pairs:
-        some = mask & idle
-        if some:
-            slots = node.container_slots(node.units, shape)
+        for free, some in index.states(mask & ranks):
+            slots = node.container_slots(free, shape) if free else 0
             if slots:
-                ranks_by_slots[slots] = ranks_by_slots.get(slots, 0) | some
-        found: dict[int, list[int]] = {}
-        for rank in members(mask & (ranks ^ idle)):
-            free = partial[rank]
-            if free:
-                slots = node.container_slots(free, shape)
-                if slots:
-                    found.setdefault(slots, []).append(rank)
-        for slots, ranks_found in found.items():
-            ranks_by_slots[slots] = ranks_by_slots.get(slots, 0) | mask_of(ranks_found)
-    return ranks_by_slots
+                found[slots] = found.get(slots, 0) | some
+    return found

@@ -3,14 +3,14 @@
 
 The functions take a ``Layout`` and the free cores and GPUs of one node as masks, and return
 ``(slots, cores, gpus)``: the number of slots placed, at most the wanted number, and their units.
-The results depend only on the arguments, so that one result serves all nodes in the same state;
-``NodeType`` caches it.
+The results depend only on the arguments, so that one cached result serves all nodes in a state.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.masks import popcount, runs, take
@@ -20,15 +20,13 @@ if TYPE_CHECKING:
     from flux.resource.request import Shape
     from flux.resource.tree.topology import ContainerGroup, Place
 
-#: Maximum number of cached results per node type. There is one for each state of a node and size of
-#: slot that occurred: without a limit, a year of jobs would fill the memory.
-MAX_REMEMBERED_ANSWERS = 8192
+#: Maximum number of cached results: there is one for each state of a node and size of slot that
+#: occurred, and a year of jobs would fill the memory.
+MAX_RESULTS = 16384
 
 
 class NodeType:
     """Nodes with one layout, in the units of a pool's inventory (see ``pool/inventory.py``).
-
-    Results for a state of a node are cached, up to a limit: O(1) the second time.
 
     Args:
         topo (dict): domain of the node, as in R.
@@ -37,74 +35,42 @@ class NodeType:
         where (str): name of the topology in an error.
     """
 
-    __slots__ = ("layout", "units", "shift", "core_mask", "_slots", "_containers")
+    __slots__ = ("layout", "units", "shift", "core_mask")
 
     def __init__(self, topo: Any, units: int, shift: int, where: str = "topo") -> None:
         self.units = units
         self.shift = shift
         self.core_mask = (1 << shift) - 1
         self.layout = Layout(topo, units & self.core_mask, units >> shift, where)
-        self._slots: dict[tuple[int, tuple[int, int, int]], int] = {}
-        self._containers: dict[tuple[Any, ...], tuple[int, int]] = {}
 
     def pick(self, free: int, shape: Shape, slots: int) -> int:
-        """Return the units for slots of a shape on a node with room for them; see `slots()`."""
+        """Return the units for slots of a shape on a node with room for them; amounts in the mask of
+        its free units are ignored."""
         if shape.container_level is not None:
-            return self.containers(free, shape, slots)[1]
-        return self.slots(free, (shape.slot_size, shape.gpu_per_slot, slots))
-
-    def slots(self, free: int, wanted: tuple[int, int, int]) -> int:
-        """Return the units for slots on a node with room for them.
-
-        Args:
-            free (int): mask of the free units of the node; amounts are ignored.
-            wanted (tuple): cores and GPUs per slot, and number of slots.
-        """
-        asked = (free & self.units, wanted)
-        units = self._slots.get(asked)
-        if units is None:
-            if len(self._slots) >= MAX_REMEMBERED_ANSWERS:
-                self._slots.clear()
-            cores, gpus = free & self.core_mask, (free & self.units) >> self.shift
-            _, core_mask, gpu_mask = place_slots(self.layout, cores, gpus, *wanted)
-            units = self._slots[asked] = core_mask | gpu_mask << self.shift
-        return units
-
-    def containers(self, free: int, shape: Shape, count: int) -> tuple[int, int]:
-        """Place slots of whole containers.
-
-        Args:
-            free (int): as for `slots()`.
-            shape (Shape): need of a slot.
-            count (int): maximum number of slots; negative: no limit.
-
-        Returns:
-            ``(slots, units)``: their number and units.
-        """
-        level, each = shape.container_level, shape.containers_per_slot
-        assert level is not None
-        free &= self.units
-        asked = (free, level, each, shape.slot_size, shape.gpu_per_slot, count)
-        answer = self._containers.get(asked)
-        if answer is None:
-            if len(self._containers) >= MAX_REMEMBERED_ANSWERS:
-                self._containers.clear()
-            slots, core_mask, gpu_mask = place_containers(
-                self.layout,
-                free & self.core_mask,
-                free >> self.shift,
-                level,
-                each,
-                shape.slot_size,
-                shape.gpu_per_slot,
-                count,
-            )
-            answer = self._containers[asked] = (slots, core_mask | gpu_mask << self.shift)
-        return answer
+            return self._containers(free & self.units, _containers_of(shape), slots)[1]
+        return self._slots(free & self.units, shape.slot_size, shape.gpu_per_slot, slots)
 
     def container_slots(self, free: int, shape: Shape) -> int:
         """Return the number of slots of whole containers that fit on a node."""
-        return self.containers(free, shape, -1)[0]
+        return self._containers(free & self.units, _containers_of(shape), -1)[0]
+
+    @lru_cache(maxsize=MAX_RESULTS)  # noqa: B019
+    def _slots(self, free: int, cores: int, gpus: int, wanted: int) -> int:
+        core_mask, gpu_mask = free & self.core_mask, free >> self.shift
+        _, core_mask, gpu_mask = place_slots(self.layout, core_mask, gpu_mask, cores, gpus, wanted)
+        return core_mask | gpu_mask << self.shift
+
+    @lru_cache(maxsize=MAX_RESULTS)  # noqa: B019
+    def _containers(self, free: int, slot: tuple[str, int, int, int], wanted: int) -> Any:
+        cores, gpus = free & self.core_mask, free >> self.shift
+        slots, cores, gpus = place_containers(self.layout, cores, gpus, *slot, wanted)
+        return slots, cores | gpus << self.shift
+
+
+def _containers_of(shape: Shape) -> tuple[str, int, int, int]:
+    """Return the name and number of the containers of a slot, and the cores and GPUs of each."""
+    assert shape.container_level is not None
+    return shape.container_level, shape.containers_per_slot, shape.slot_size, shape.gpu_per_slot
 
 
 class NodeTypes:

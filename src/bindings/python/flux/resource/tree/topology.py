@@ -14,6 +14,7 @@ Sets of cores and GPUs are bit masks.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from flux.resource.pool.inventory import Selection, pairs
@@ -25,9 +26,9 @@ RESOURCE_KEYS = ("cores", "gpus", "memory", "storage")
 #: Maximum depth of a topology; hwloc has about ten levels. More are an error rather than a deep
 #: recursion.
 MAX_DEPTH = 32
-#: Container names with results cached in a layout: jobs may ask for any name, and invented ones
-#: must not fill the memory.
-MAX_REMEMBERED_NAMES = 256
+#: Maximum number of results for container names that are cached: jobs may ask for any name, and
+#: invented ones must not fill the memory.
+MAX_NAMES = 1024
 
 #: ``(cores, gpus)``, masks: the units of a domain and of those below it.
 Place = tuple[int, int]
@@ -116,41 +117,31 @@ class Layout:
         self.unlisted = cores & ~self.domain.cores
         self.domain.cores = cores
         self.domain.gpus = gpus
-        self._containers: dict[str, ContainerGroup] = {}
-        self._container_groups: dict[tuple[str, int], tuple[ContainerGroup, ...]] = {}
         levels: list[list[Place]] = []
         _collect(self.domain, levels)
         self.levels = tuple(tuple(dict.fromkeys(level)) for level in levels)
 
+    @lru_cache(maxsize=MAX_NAMES)  # noqa: B019
     def containers(self, name: str) -> ContainerGroup:
         """Return (cores, gpus) of each domain called ``name``, in the order of the topology.
 
         If a name occurs inside itself (``numa`` in ``numa``), the outer one counts. Domains without
         cores are left out, since no job can have them. O(1) for a known name.
         """
-        found = self._containers.get(name)
-        if found is None:
-            if len(self._containers) >= MAX_REMEMBERED_NAMES:
-                self._containers.clear()
-            found = self._containers[name] = tuple(_named(self.domain, name))
-        return found
+        return tuple(_named(self.domain, name))
 
+    @lru_cache(maxsize=MAX_NAMES)  # noqa: B019
     def container_groups(self, name: str, least: int) -> tuple[ContainerGroup, ...]:
         """Return the containers of a name in each group with at least ``least`` of them, finest
         level first."""
-        found = self._container_groups.get((name, least))
-        if found is None:
-            named = self.containers(name)
-            container_groups = []
-            for groups in self.levels:
-                for cores, gpus in groups:
-                    inside = [one for one in named if not (one[0] & ~cores or one[1] & ~gpus)]
-                    if len(inside) >= least:
-                        container_groups.append(tuple(inside))
-            if len(self._container_groups) >= MAX_REMEMBERED_NAMES:
-                self._container_groups.clear()
-            found = self._container_groups[name, least] = tuple(container_groups)
-        return found
+        named = self.containers(name)
+        found = []
+        for groups in self.levels:
+            for cores, gpus in groups:
+                inside = [one for one in named if not (one[0] & ~cores or one[1] & ~gpus)]
+                if len(inside) >= least:
+                    found.append(tuple(inside))
+        return tuple(found)
 
 
 def _collect(domain: Domain, levels: list[list[Place]]) -> int:
