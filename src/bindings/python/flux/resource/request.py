@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import marshal
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, fields
 from math import inf
 from operator import attrgetter
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from flux.resource.pool.constraint import Terms
     from flux.resource.pool.groups import GroupBinding
 
-#: Maximum number of vertices of a resource graph, over all levels. The graphs of sites have a dozen
-#: levels at most, from the cluster to a core.
+#: Maximum number of vertices of a resource graph, and of its levels: the graphs of sites have a
+#: dozen at most, from the cluster to a core.
 MAX_VERTICES = 10000
+MAX_LEVELS = 100
 
 
 #: Bytes of memory per byte of ``marshal``, for short strings and small numbers, with their jobspec
@@ -112,36 +113,23 @@ def read_attributes(jobspec: dict[str, Any]) -> tuple[float, Any]:
     """Return the duration in seconds and the constraint in ``attributes.system``."""
     attributes = jobspec.get("attributes")
     system = attributes.get("system") if isinstance(attributes, dict) else None
-    required = jobspec.get("version") == 1
-    if not isinstance(system, dict):
-        if required:
-            raise ValueError("getting duration: Object item not found: system")
-        return 0.0, None
-    if "duration" not in system:
-        if required:
-            raise ValueError("getting duration: Object item not found: duration")
-        duration = 0.0
-    else:
-        duration = system["duration"]
-        if isinstance(duration, bool) or not isinstance(duration, (int, float)):
-            raise ValueError(f"duration: expected seconds, got {quote(duration)}")
-        if isinstance(duration, int) and abs(duration) >= MAX_COUNT:
-            raise ValueError(f"duration: {quote(duration)} is too large")
-        if not math.isfinite(duration):
-            raise ValueError(f"duration: expected a finite number, got {duration}")
-        duration = max(0.0, float(duration))
-    return duration, system.get("constraints")
-
-
-#: Pending steps of the walk over a resource graph: functions and arguments, last first.
-Steps = list[tuple[Callable[..., None], tuple[Any, ...]]]
+    if not isinstance(system, dict) or "duration" not in system:
+        if jobspec.get("version") == 1:
+            missing = "duration" if isinstance(system, dict) else "system"
+            raise ValueError(f"getting duration: Object item not found: {missing}")
+        return 0.0, system.get("constraints") if isinstance(system, dict) else None
+    duration = system["duration"]
+    if isinstance(duration, bool) or not isinstance(duration, (int, float)):
+        raise ValueError(f"duration: expected seconds, got {quote(duration)}")
+    if isinstance(duration, int) and abs(duration) >= MAX_COUNT:
+        raise ValueError(f"duration: {quote(duration)} is too large")
+    if not math.isfinite(duration):
+        raise ValueError(f"duration: expected a finite number, got {duration}")
+    return max(0.0, float(duration)), system.get("constraints")
 
 
 class Graph:
-    """The result of a walk over a resource graph: the counts above and inside the slot.
-
-    The walk keeps a list of pending steps instead of recursing, so a graph may be of any depth.
-    """
+    """The result of a walk over a resource graph: the counts above and inside the slot."""
 
     def __init__(self, resources: Any, takes_containers: bool) -> None:
         if not isinstance(resources, list) or not resources:
@@ -157,19 +145,16 @@ class Graph:
         self.gpu_per_slot = 0
         self.container_level: str | None = None
         self.containers_per_slot = 1
-        self.constraint: Any = None  # from the jobspec, not from its graph
-        self.within = None  # never from a graph
-        self.slot_amounts = self.node_amounts = ()  # nor are these
-        self.attributes = 0
-        self._left: Steps = []
-        self._next(self._above, resources, ONE, None, False)
-        while self._left:
-            step, arguments = self._left.pop()
-            step(*arguments)
+        self._above(resources, ONE, None, False)
 
-    def _next(self, step: Callable[..., None], vertices: list[Any], *arguments: Any) -> None:
-        """Continue with these vertices, in order, before the pending steps."""
-        self._left.extend([(step, (vertex, *arguments)) for vertex in reversed(vertices)])
+    def _read(
+        self, vertices: list[Any], level: int
+    ) -> Iterator[tuple[str, ResourceCount, bool, list[Any]]]:
+        """Yield type, count, whether it is exclusive, and children of each vertex."""
+        if level > MAX_LEVELS:
+            raise ValueError(f"jobspec has more than {MAX_LEVELS} levels of resource vertices")
+        for vertex in vertices:
+            yield self._fields(vertex)
 
     def _fields(self, vertex: Any) -> tuple[str, ResourceCount, bool, list[Any]]:
         self.vertices += 1
@@ -191,86 +176,68 @@ class Graph:
 
     def _above(
         self,
-        vertex: Any,
+        vertices: list[Any],
         outer: ResourceCount,
         node: ResourceCount | None,
         exclusive: bool,
+        level: int = 1,
     ) -> None:
-        """Walk a vertex outside any slot; ``node`` is the count of nodes once one is passed."""
-        kind, count, marked, children = self._fields(vertex)
-        if kind == "slot":
-            self._slot(count, outer, node, exclusive, marked, children)
-            return
-        if kind in ("core", "gpu"):
-            return  # outside a slot: not given to the job
-        if kind == "node":
-            if node is not None:
-                raise ValueError("resource node inside another node")
-            node, outer, exclusive = multiply(outer, count), ONE, marked
-        else:
-            outer = multiply(outer, count)
-        self._next(self._above, children, outer, node, exclusive)
+        """Walk vertices outside any slot; ``node`` is the count of nodes once one is passed."""
+        for kind, count, marked, children in self._read(vertices, level):
+            if kind == "slot":
+                if self.slot_count is not None:
+                    raise ValueError("jobspec has more than one slot")
+                self.slot_count = multiply(outer, count)
+                self.node_count = node
+                self.exclusive = exclusive or (marked and node is None)
+                self._inside(children, ONE, False, level + 1)
+                if self.nodes_per_slot is not None:
+                    self.node_count = multiply(self.slot_count, self.nodes_per_slot)
+                    self.slot_count = ONE
+                elif self.node_count is None and self.exclusive:
+                    self.node_count, self.slot_count = self.slot_count, ONE
+            elif kind == "node":
+                if node is not None:
+                    raise ValueError("resource node inside another node")
+                self._above(children, ONE, multiply(outer, count), marked, level + 1)
+            elif kind not in ("core", "gpu"):  # those outside a slot are not given to the job
+                self._above(children, multiply(outer, count), node, exclusive, level + 1)
 
-    def _slot(
-        self,
-        count: ResourceCount,
-        outer: ResourceCount,
-        node: ResourceCount | None,
-        exclusive: bool,
-        marked: bool,
-        children: list[Any],
-    ) -> None:
-        if self.slot_count is not None:
-            raise ValueError("jobspec has more than one slot")
-        self.slot_count = multiply(outer, count)
-        self.node_count = node
-        self.exclusive = exclusive or (marked and node is None)
-        self._left.append((self._end_of_slot, ()))
-        self._next(self._inside, children, ONE, False)
-
-    def _end_of_slot(self) -> None:
-        """Finish after all vertices of the slot."""
-        assert self.slot_count is not None
-        if self.nodes_per_slot is not None:
-            self.node_count = multiply(self.slot_count, self.nodes_per_slot)
-            self.slot_count = ONE
-        elif self.node_count is None and self.exclusive:
-            self.node_count, self.slot_count = self.slot_count, ONE
-
-    def _inside(self, vertex: Any, outer: ResourceCount, in_node: bool) -> None:
-        """Walk a vertex of the slot; ``outer`` is the count above it in the slot or its node."""
-        kind, count, marked, children = self._fields(vertex)
-        if kind == "slot":
-            raise ValueError("jobspec has more than one slot")
-        if kind in ("core", "gpu"):
-            if self.nodes_per_slot is not None and not in_node:
-                raise ValueError("slot has cores or GPUs beside a node")
-            if kind == "core":
-                self.slot_size += outer.min * count.min
+    def _inside(self, vertices: list[Any], outer: ResourceCount, in_node: bool, level: int) -> None:
+        """Walk vertices of the slot; ``outer`` is the count above them in the slot or its node."""
+        for kind, count, marked, children in self._read(vertices, level):
+            above, is_in_node = outer, in_node  # of its children
+            if kind == "slot":
+                raise ValueError("jobspec has more than one slot")
+            if kind in ("core", "gpu"):
+                if self.nodes_per_slot is not None and not in_node:
+                    raise ValueError("slot has cores or GPUs beside a node")
+                if kind == "core":
+                    self.slot_size += outer.min * count.min
+                else:
+                    self.gpu_per_slot += outer.min * count.min
+            elif kind == "node":
+                if self.node_count is not None or self.nodes_per_slot is not None:
+                    raise ValueError("resource node inside or beside another node")
+                if self.slot_size or self.gpu_per_slot or self.container_level:
+                    raise ValueError("slot has cores or GPUs beside a node")
+                self.nodes_per_slot = multiply(outer, count)
+                # RFC 14: a node without named resources is taken whole
+                self.exclusive = marked or (self.takes_containers and not children)
+                above, is_in_node = ONE, True
+            elif marked and not children and self.takes_containers:
+                if self.container_level is not None:
+                    raise ValueError(
+                        f"slot of containers {quote(self.container_level)} and {quote(kind)}:"
+                        " all must be of one name"
+                    )
+                self.container_level = kind
+                self.containers_per_slot = outer.min * count.min
+                if self.containers_per_slot > MAX_COUNT:
+                    raise ValueError(f"slot of {self.containers_per_slot} containers is too large")
             else:
-                self.gpu_per_slot += outer.min * count.min
-        elif kind == "node":
-            if self.node_count is not None or self.nodes_per_slot is not None:
-                raise ValueError("resource node inside or beside another node")
-            if self.slot_size or self.gpu_per_slot or self.container_level:
-                raise ValueError("slot has cores or GPUs beside a node")
-            self.nodes_per_slot = multiply(outer, count)
-            # RFC 14: a node without named resources is taken whole
-            self.exclusive = marked or (self.takes_containers and not children)
-            outer, in_node = ONE, True
-        elif marked and not children and self.takes_containers:
-            if self.container_level is not None:
-                raise ValueError(
-                    f"slot of containers {quote(self.container_level)} and {quote(kind)}:"
-                    " all must be of one name"
-                )
-            self.container_level = kind
-            self.containers_per_slot = outer.min * count.min
-            if self.containers_per_slot > MAX_COUNT:
-                raise ValueError(f"slot of {self.containers_per_slot} containers is too large")
-        else:
-            outer = multiply(outer, count)
-        self._next(self._inside, children, outer, in_node)
+                above = multiply(outer, count)
+            self._inside(children, above, is_in_node, level + 1)
 
     def shape(self, constraint: Any) -> Shape:
         """Return the shape of the request.
@@ -289,8 +256,8 @@ class Graph:
             raise ValueError(
                 f"slot of {self.slot_size} cores and {self.gpu_per_slot} GPUs is too large"
             )
-        self.constraint = constraint
-        return Shape.from_values(*_VALUES(self))
+        own = {name: value for name, value in vars(self).items() if name in SHAPE_FIELDS}
+        return Shape.from_fields(**own, constraint=constraint)
 
 
 #: marshalled resources, constraint and `takes_containers` -> their shape

@@ -100,6 +100,15 @@ def selected_ranks(selection: Selection) -> int:
     return mask
 
 
+def totals(selection: Selection, key: Callable[[int], int] = int) -> dict[int, int]:
+    """Return {key of units: mask of ranks} of a selection."""
+    found: dict[int, int] = {}
+    for mask, units in pairs(selection):
+        value = key(units)
+        found[value] = found.get(value, 0) | mask
+    return found
+
+
 class HostNames:
     """The host name of each rank. Made once per inventory, and shared by the copies of a pool.
 
@@ -382,10 +391,6 @@ class Inventory:
 
     def whole(self) -> Selection:
         """Return everything as a selection. O(kinds of rank)."""
-        if len(self.kinds) == 1:
-            (units,) = self.kinds
-            mask = self.kinds[units]
-            return (mask.bit_length() - 1 if mask & (mask - 1) == 0 else ~mask, units)
         return select(self.kinds)
 
     def without(self, ranks: int) -> Inventory:
@@ -423,22 +428,19 @@ class Inventory:
 
     def part(self, selection: Selection) -> Inventory:
         """Return the inventory of just a selection."""
-        groups: dict[int, int] = {}
-        for mask, units in pairs(selection):
-            groups[units] = groups.get(units, 0) | mask
         ranks = selected_ranks(selection)
         return Inventory(
-            groups, self.shift, self.hosts, self.properties_of(ranks), None, self.amounts
+            totals(selection), self.shift, self.hosts, self.properties_of(ranks), None, self.amounts
         )
 
-    def properties_of(self, ranks: int) -> dict[str, int]:
-        """Return the properties of a mask of ranks, without those local to the instance."""
-        found = {}
-        for name, mask in self.properties.items():
-            mask &= ranks
-            if mask and name[:1] != "+":
-                found[name] = mask
-        return found
+    def properties_of(self, ranks: int, local: bool = False) -> dict[str, int]:
+        """Return the properties of a mask of ranks; without `local`, not those local to the instance,
+        whose names begin with ``+``."""
+        return {
+            name: mask & ranks
+            for name, mask in self.properties.items()
+            if mask & ranks and (local or name[:1] != "+")
+        }
 
     def children(self, units: int) -> dict[str, str]:
         """Return ``children`` of an R_lite entry."""
@@ -459,25 +461,17 @@ class Inventory:
             text = f"{ranks}" if ranks >= 0 else idset_text(~ranks)
             return [{"rank": text, "children": self.children(units)}]
         if self.amounts:
-            selection = select(self.totals(selection, lambda units: units & self.compute_mask))
+            selection = select(totals(selection, lambda units: units & self.compute_mask))
         return [
             {"rank": idset_text(mask), "children": self.children(units)}
             for mask, units in self.grouped(selection)
         ]
 
-    def totals(self, selection: Selection, key: Callable[[int], int]) -> dict[int, int]:
-        """Return {key of units: mask of ranks} of a selection."""
-        found: dict[int, int] = {}
-        for mask, units in pairs(selection):
-            value = key(units)
-            found[value] = found.get(value, 0) | mask
-        return found
-
     def amounts_of(self, selection: Selection) -> dict[str, dict[str, Any]]:
         """Return the amounts of a selection, for R: name to {idset of ranks: amount of each}."""
         found = {}
         for kind, shift, mask, _ in self.amounts:
-            by_steps = self.totals(selection, lambda units: popcount(units >> shift & mask))
+            by_steps = totals(selection, lambda units: popcount(units >> shift & mask))
             values = {idset_text(m): kind.value(steps) for steps, m in by_steps.items() if steps}
             if values:
                 found[kind.name] = values
@@ -503,25 +497,19 @@ class Inventory:
             "expiration": expiration,
         }
         if self.properties:
-            ranks = selected_ranks(selection)
-            properties = {
-                name: idset_text(mask & ranks)
-                for name, mask in sorted(self.properties.items())
-                if mask & ranks and (local or name[:1] != "+")
-            }
+            properties = self.properties_of(selected_ranks(selection), local)
             if properties:
-                execution["properties"] = properties
+                execution["properties"] = {
+                    name: idset_text(mask) for name, mask in sorted(properties.items())
+                }
         return execution
 
     def grouped(self, selection: Selection) -> list[tuple[int, int]]:
         """Return ``(rank mask, units)`` of a selection: one pair per units, by lowest rank."""
         if len(selection) == 2:
             return list(pairs(selection)) if selection[1] else []
-        groups: dict[int, int] = {}
-        for mask, units in pairs(selection):
-            groups[units] = groups.get(units, 0) | mask
-        order = [(lowest(mask), mask, units) for units, mask in groups.items() if units]
-        order.sort()
+        groups = totals(selection)
+        order = sorted((lowest(mask), mask, units) for units, mask in groups.items() if units)
         return [(mask, units) for _, mask, units in order]
 
     def dumps(self, selection: Selection) -> str:

@@ -40,6 +40,7 @@ from flux.resource.pool.inventory import (
     pairs,
     select,
     selected_ranks,
+    totals,
 )
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, mask_of, members, runs, take
@@ -419,9 +420,7 @@ class PoolState:
             ranks, own = held
             if entries == [(1 << ranks if ranks >= 0 else ~ranks, own)]:
                 return held, None if final else ()  # an ending job returns all it has
-        kept: dict[int, int] = {}
-        for mask, units in pairs(held):
-            kept[units] = kept.get(units, 0) | mask
+        kept = totals(held)
         given: dict[int, int] = {}
         strange = 0
         here = ~self.gone | self.inventory.ranks
@@ -482,10 +481,8 @@ class PoolState:
         for jobid, record in self.jobs.items():
             selection = record[1:]
             if selected_ranks(selection) & ranks:
-                groups: dict[int, int] = {}
-                for mask, units in pairs(selection):
-                    groups[units] = groups.get(units, 0) | mask & ~ranks
-                self.jobs[jobid] = (record[0], *select(groups))
+                left = {units: mask & ~ranks for units, mask in totals(selection).items()}
+                self.jobs[jobid] = (record[0], *select(left))
         self._replace(inventory)
 
     def _replace(self, inventory: Inventory) -> None:

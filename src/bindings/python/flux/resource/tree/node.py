@@ -61,7 +61,9 @@ class NodeType:
         return core_mask | gpu_mask << self.shift
 
     @lru_cache(maxsize=MAX_RESULTS)  # noqa: B019
-    def _containers(self, free: int, slot: tuple[str, int, int, int], wanted: int) -> Any:
+    def _containers(
+        self, free: int, slot: tuple[str, int, int, int], wanted: int
+    ) -> tuple[int, int]:
         cores, gpus = free & self.core_mask, free >> self.shift
         slots, cores, gpus = place_containers(self.layout, cores, gpus, *slot, wanted)
         return slots, cores | gpus << self.shift
