@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, cast
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.plan.believed_ends import PoolWithBelievedEnds
 from flux.resource.plan.plan import Plan
 from flux.resource.pool import explain
 from flux.resource.pool.constraint import parse_constraint
@@ -450,6 +449,39 @@ class ResourcePoolImplementation(PlacingPool):
     def check(self) -> None:
         """Check the pool's invariants. Raises AssertionError, with its state, if one is
         violated."""
+
+
+class PoolWithBelievedEnds:
+    """A pool with other ends of its jobs, for a `Plan`; else itself. Arguments are those of
+    `ResourcePoolImplementation.plan`."""
+
+    def __init__(
+        self, pool: ResourcePoolImplementation, ends: Callable[[int], float | None]
+    ) -> None:
+        self._pool = pool
+        self._ends = ends
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def job_end(self, jobid: int) -> float:
+        """Return the believed end of a job, in seconds since the epoch; 0: unknown."""
+        believed = self._ends(jobid)
+        return self._pool.job_end(jobid) if believed is None else believed
+
+    def changes_since(self, generation: int) -> None:
+        """Return None, unknown: beliefs change without a change of the pool."""
+        return None
+
+    def jobs_by_end(self) -> list[tuple[float, int]]:
+        """Return ``(believed end, job id)``, sorted. O(jobs log jobs)."""
+        ends = []
+        for jobid, end in self._pool.job_end_times():
+            believed = self._ends(jobid)
+            end = end if believed is None else believed
+            if end:
+                ends.append((end, jobid))
+        return sorted(ends)
 
 
 def _no_room_on(ranks: int) -> str:

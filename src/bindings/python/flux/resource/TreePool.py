@@ -12,7 +12,7 @@ Where to look for the cause of a mistake:
 - wrong node for slots: ``Placement`` (``pool/placement.py``), with best fit, on the ``RankIndex``
   (``pool/state.py``);
 - wrong node for containers: ``TreePlacement.candidates()`` on the ``ContainerIndex``
-  (``tree/container_index.py``);
+  (``tree/tree_placement.py``);
 - wrong reason: ``rooms()`` here, and ``pool/explain.py``, which writes the sentence;
 - resources not freed, or allocated twice: ``PoolState`` (``pool/state.py``), held by ``Rv1Pool``;
 - the topology itself: ``read_children()`` and ``Layout`` (``tree/topology.py``), and
@@ -31,10 +31,9 @@ from flux.resource.pool.masks import idset_text
 from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.Rv1Pool import Rv1Pool
-from flux.resource.tree.container_index import ContainerIndex
 from flux.resource.tree.node import NodeType, NodeTypes
 from flux.resource.tree.topology import cut_children, entries_of, lacks_ranks, read_children
-from flux.resource.tree.tree_placement import TreePlacement
+from flux.resource.tree.tree_placement import ContainerIndex, TreePlacement
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -12,7 +12,6 @@ Files:
 - ``compiled.py``: both in C (``_flux_plan``), used if built.
 - ``tokens.py``: resources on no rank, such as licences. ``claims.py``: ranks that some jobs may not
   share.
-- ``believed_ends.py``: a pool with a scheduler's believed ends of jobs.
 
 The public interface is ``Plan``, whole. It uses only the view of a pool described in
 ``ResourcePoolImplementation``, so that it works on a site's pools; this must stay so. All other

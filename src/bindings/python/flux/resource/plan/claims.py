@@ -30,9 +30,8 @@ class Claims:
         #: jobs of a claimant on each rank; of a key, by kind of claim, on each rank that they claim
         self._on: defaultdict[Claimant, RankCounts] = defaultdict(RankCounts)
         self._claimed: defaultdict[tuple[int, Hashable], RankCounts] = defaultdict(RankCounts)
-        #: by kind of claim, masks of the ranks claimed by any key, and by several
-        self._any: defaultdict[int, int] = defaultdict(int)
-        self._mixed: defaultdict[int, int] = defaultdict(int)
+        #: by kind of claim, the keys that claim each rank
+        self._keys: defaultdict[int, RankCounts] = defaultdict(RankCounts)
         #: `Claimant.where` -> number of claimants in `_on`; and the only one, if there is one
         self._wheres: Counter[tuple[int, ...]] = Counter()
         self._only_where: tuple[int, ...] | None = None
@@ -46,12 +45,10 @@ class Claims:
             self._count_where(claimant.where, 1)
         self._on[claimant].add(ranks)
         for kind, (key, where) in enumerate(zip(*claimant)):
-            come = ranks & where
-            if come:
+            if ranks & where:
                 claimed = self._claimed[kind, key]
-                self._mixed[kind] |= come & self._any[kind] & ~claimed.ranks
-                self._any[kind] |= come
-                claimed.add(come)
+                self._keys[kind].add(ranks & where & ~claimed.ranks)
+                claimed.add(ranks & where)
 
     def leave(self, jobid: int, ranks: int) -> None:
         """Take a job off some of its ranks; forget it if it has no other."""
@@ -68,13 +65,9 @@ class Claims:
             if left & where:
                 claimed = self._claimed[kind, key]
                 claimed.remove(left & where)
-                gone = left & where & ~claimed.ranks
+                self._keys[kind].remove(left & where & ~claimed.ranks)
                 if not claimed.ranks:
                     del self._claimed[kind, key]
-                if gone & self._mixed[kind]:
-                    self._find_mixed(kind)
-                else:
-                    self._any[kind] &= ~gone
 
     def _count_where(self, where: tuple[int, ...], more: int) -> None:
         wheres = self._wheres
@@ -82,14 +75,6 @@ class Claims:
         if not wheres[where]:
             del wheres[where]
         self._only_where = next(iter(wheres)) if len(wheres) == 1 else None
-
-    def _find_mixed(self, kind: int) -> None:
-        found = mixed = 0
-        for (other, _), claimed in self._claimed.items():
-            if other == kind:
-                mixed |= found & claimed.ranks
-                found |= claimed.ranks
-        self._any[kind], self._mixed[kind] = found, mixed
 
     def by_claimant(self) -> Iterator[tuple[Claimant, int]]:
         """Yield each claimant with running jobs, and the mask of their ranks."""
@@ -104,7 +89,7 @@ class Claims:
         if claimant.where == self._only_where:
             for kind, key in enumerate(claimant.keys):
                 own = self._claimed[kind, key].ranks if (kind, key) in self._claimed else 0
-                ranks |= self._any[kind] & ~own | self._mixed[kind]
+                ranks |= self._keys[kind].ranks & ~own | self._keys[kind].several
             return ranks
         for other, on in self._on.items():
             ranks |= on.ranks & claimant.apart_from(other)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Counts of jobs on ranks."""
+"""Counts of jobs, or of other things, on ranks."""
 
 from __future__ import annotations
 
@@ -49,6 +49,14 @@ class RankCounts:
         while digits and not digits[-1]:
             digits.pop()
         self.ranks &= left | ~ranks
+
+    @property
+    def several(self) -> int:
+        """A mask of the ranks with at least two jobs.  O(log jobs on a rank) masks."""
+        ranks = 0
+        for digit in self._digits[1:]:
+            ranks |= digit
+        return ranks
 
     def __len__(self) -> int:
         """Return the number of ranks with a job.  O(1) masks."""

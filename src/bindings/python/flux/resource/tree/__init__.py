@@ -6,7 +6,6 @@ Which file to open:
 - ``topology.py``: the topology in R (RFC 49), checked, and the layout derived from it.
 - ``node.py``: the rules for slots and containers within a node, on masks.
 - ``tree_placement.py``: the nodes that a request gets.
-- ``container_index.py``: the number of free whole containers on each node.
 
 Interfaces: only ``flux/resource/TreePool.py``, and the pictures in ``draw/`` (``topology.py``),
 import these modules. ``doc/guide/treepool.rst`` describes placement; for slots it must agree with
