@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Maximum number of vertices of a resource graph, and of its levels: the graphs of sites have a
 #: dozen at most, from the cluster to a core.
 MAX_VERTICES = 10000
-MAX_LEVELS = 100
+MAX_LEVELS = 256
 
 
 #: Bytes of memory per byte of ``marshal``, for short strings and small numbers, with their jobspec
