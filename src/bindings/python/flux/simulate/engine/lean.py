@@ -10,6 +10,7 @@ import contextlib
 import heapq
 import math
 import sys
+from itertools import islice
 
 from flux.simulate.engine import Engine, peers
 from flux.simulate.engine.loop import DirectHandle, Loop, Scheduler
@@ -23,9 +24,6 @@ EPOCH = 1735689600.0
 
 #: Rounds of timers without other events, after which waiting jobs are abandoned.
 PATIENCE = 10000
-
-#: In place of the next submission when all jobs were submitted.
-NO_JOB = math.inf, None
 
 GRAINS = ("batch", "event-end", "event-submit")
 
@@ -56,18 +54,23 @@ class LeanEngine(Engine):
         self._turns = 0
         #: (path, args, entry) of the scheduler to load when this one has ended, or None
         self._reload = None
-        #: (submission, seconds since the epoch; index) of each job with a time, in order, and the next; other jobs follow one
-        self._coming = (
+        #: (submission, seconds since the epoch; index) of each job with a time, in order; other jobs follow one
+        self._submissions = (
             (job.submit + epoch, index) for index, job in enumerate(jobs) if job.after is None
         )
-        self._next_time, self._next = next(self._coming, NO_JOB)
         #: number of followers to be submitted after a think time
         self._thinking = 0
         #: number of submitted jobs, and so the id of the latest
         self._arrived = 0
-        self._ends = []
-        self._actions = []
         self._serial = 0
+        #: heaps: (seconds since the epoch, serial, job or function); and the next submission
+        self._ends, self._actions, self._coming = [], [], list(islice(self._submissions, 1))
+        #: (events, function that processes one), in the order of an instant
+        self._sources = [
+            (self._ends, self._end), (self._actions, self._act), (self._coming, self._submit),
+        ]  # fmt: skip
+        if grain == "event-submit":
+            self._sources.reverse()
         self._idle_rounds = 0
         #: latest instant with an event, if grain is not "batch"
         self._instant = None
@@ -108,7 +111,7 @@ class LeanEngine(Engine):
                 raise self.kernel.failure
             self._unload()
             if self._reload is None:
-                if self._next_event() is not None and not self.interrupted:
+                if (self.has_work() or self._actions) and not self.interrupted:
                     self.ended_at = self.now
                 return
             self.path, self.args, self.entry = self._reload
@@ -143,7 +146,7 @@ class LeanEngine(Engine):
 
     def has_work(self):
         """Whether a job runs, or a submission is due."""
-        return bool(self.manager.running or self._thinking or self._next is not None)
+        return bool(self.manager.running or self._thinking or self._coming)
 
     def take_down(self, ranks):
         """Take ranks (bounds) down; jobs on them fail, as if their brokers were lost."""
@@ -181,14 +184,19 @@ class LeanEngine(Engine):
     def _advance(self, timer):
         """Process the next event, or let time go to that of the next timer (None: there is none). Return False if there
         is nothing left."""
-        manager = self.manager
+        ends = self._ends
+        while ends and ends[0][2].end_entry is not ends[0]:
+            heapq.heappop(ends)
         if self.interrupted:
             return False
-        when = self._next_event()
-        if when is None:
+        when = math.inf
+        for events, _ in self._sources:
+            if events and events[0][0] < when:
+                when = events[0][0]
+        if when == math.inf:
             # Only the scheduler's own timers are left.
             self._idle_rounds += 1
-            if timer is None or not manager.waiting or self._idle_rounds > PATIENCE:
+            if timer is None or not self.manager.waiting or self._idle_rounds > PATIENCE:
                 return False
             self.kernel.time = timer
             return True
@@ -202,57 +210,35 @@ class LeanEngine(Engine):
         self._idle_rounds = 0
         self.kernel.time = when
         if self.grain == "batch":
-            ends, actions = self._ends, self._actions
-            while ends and ends[0][0] <= when:
-                self._end()
-            while actions and actions[0][0] <= when:
-                self._act()
-            while self._next_time <= when:
-                self._submit()
+            for events, process in self._sources:
+                while events and events[0][0] <= when:
+                    process(heapq.heappop(events))
             return True
-        coming = [(self._next_time,)]
-        steps = [(self._ends, self._end), (self._actions, self._act), (coming, self._submit)]
-        if self.grain == "event-submit":
-            steps.reverse()
-        next(step for queue, step in steps if queue and queue[0][0] <= when)()
+        events, process = next(one for one in self._sources if one[0] and one[0][0][0] <= when)
+        process(heapq.heappop(events))
         if when != self._instant:
             # Convention 2 of golden/schedules/README.md: at an instant, the first pass of a planner
             # by limits already counts as free the resources of jobs whose limits end then.
             self._instant = when
-            for entry in sorted(entry for entry in self._ends if entry[0] <= when):
+            for entry in sorted(entry for entry in ends if entry[0] <= when):
                 active = entry[2]
                 limit = active.limit or active.job.limit
                 if active.end_entry is entry and limit and active.job.run >= limit:
                     self.manager.finish(active)
         return True
 
-    def _next_event(self):
-        """Return the time of the next end, action or submission in seconds since the epoch, or
-        None."""
-        ends = self._ends
-        while ends and ends[0][2].end_entry is not ends[0]:
-            heapq.heappop(ends)
-        when = self._next_time
-        if ends and ends[0][0] < when:
-            when = ends[0][0]
-        if self._actions and self._actions[0][0] < when:
-            when = self._actions[0][0]
-        return None if when == math.inf else when
-
-    # Each step processes one event, which is due.
-
-    def _end(self):
-        entry = heapq.heappop(self._ends)
+    def _end(self, entry):
         if entry[2].end_entry is entry:
             self.manager.finish(entry[2])
 
-    def _act(self):
-        heapq.heappop(self._actions)[2](self)
+    def _act(self, entry):
+        entry[2](self)
 
-    def _submit(self):
-        index = self._next
-        self._next_time, self._next = next(self._coming, NO_JOB)
-        self._arrive(index)
+    def _submit(self, entry):
+        coming = next(self._submissions, None)
+        if coming is not None:
+            self._coming.append(coming)
+        self._arrive(entry[1])
 
     def _arrive(self, index):
         self._arrived += 1
