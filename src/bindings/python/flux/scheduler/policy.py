@@ -181,8 +181,8 @@ class PolicyScheduler(Scheduler):
         self._rule_host = host = RuleHost(
             self, self._host, self._requests, self._passes, self._checkpoints, parse
         )
-        self._reservations = ReservationRule(host, parse, self._errors)
-        self.planning.changed = self._reservations.future.attach
+        self._reservations = ReservationRule(host, self._errors)
+        self.planning.changed = self._reservations.attach
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)

@@ -82,6 +82,7 @@ class RuleHost:
             another time
         handle, log: the scheduler's
         configuration: returns the instance's configuration, as last loaded
+        parse: makes a request of the pool from a jobspec
         queue_names (QueueNames): resolves queue names
         placeholders (Placeholders): keeps resources from jobs
     """
@@ -95,7 +96,7 @@ class RuleHost:
         checkpoints: Checkpoints,
         parse: Callable[..., Any],
     ) -> None:
-        self._parse = parse
+        self.parse = parse
         self._scheduler = scheduler
         self._requests, self._queue = requests, requests.queue
         self._passes = passes
@@ -219,7 +220,7 @@ class RuleHost:
             attributes = SystemAttributes.from_jobspec(jobspec)
             try:
                 if remakes:
-                    request = self._parse(jobspec, job.request.read_jobspec)
+                    request = self.parse(jobspec, job.request.read_jobspec)
                     is_another = admission.ask_anew(job, attributes, request, rules)
                 told = admission.rules if is_another else rules
                 told = [rule for rule in told if not (remakes and rule.changes_requests)]

@@ -11,35 +11,61 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.reservation import (
-    GroupJobs,
-    Reservation,
-    ReservationPart,
-    ReservationState,
-    Window,
-)
-from flux.scheduler.reservations.windows import SAME_TIME_S, ActiveWindows, FutureWindows
+from flux.scheduler.reservations.reservation import OVER, Applicant, Window
+from flux.scheduler.reservations.windows import SAME_TIME_S, ReservationState
 from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.times import iso_time
 
 if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
+    from flux.scheduler.reservations.reservation import Reservation
+    from flux.scheduler.rule_host import RuleHost
 
 #: Maximum number of a reservation's windows in ``sched.plan``.
 WINDOWS_SHOWN = 64
 
 
-class ReservationAnswers(ReservationPart):
-    """Determines the reservation that a job waits for or must not run into, and describes
-    reservations: in lists, in plans, and with the jobs in their way.
+class ReservationAnswers:
+    """Determines the reservation that a job belongs to, waits for or must not run into, and
+    describes reservations: in lists, in plans, and with the jobs in their way.
+
+    Attributes:
+        group_jobs (dict): the pending jobs that name a reservation: id -> its name, and the job's
+            user, queue and bank
     """
 
-    def __init__(
-        self, *args: Any, group_jobs: GroupJobs, future: FutureWindows, active: ActiveWindows
-    ) -> None:
-        super().__init__(*args)
-        self._group_jobs = group_jobs
-        self._future, self._active = future, active
+    def __init__(self, host: RuleHost, entries: dict[str, ReservationState]) -> None:
+        self._host, self._entries = host, entries
+        self.group_jobs: dict[int, tuple[str, Applicant]] = {}
+
+    def reservation_of(self, job: PendingJob) -> str | None:
+        """Return the name of the reservation in which a pending job is to run, or None."""
+        found = self.group_jobs.get(job.jobid)
+        return None if found is None else found[0]
+
+    def state_of(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
+        """Return the reservation to whose group a job belongs, and why the job cannot run now.
+
+        Returns:
+            the `ReservationState` or None, and a reason or None
+
+        Raises:
+            InfeasibleRequest: the reservation does not admit the job
+        """
+        found = self.group_jobs.get(job.jobid)
+        if found is None:
+            return None, None
+        name, applicant = found
+        entry = self._entries.get(name)
+        if entry is None:
+            return None, f"reservation {name} does not exist"
+        if not entry.reservation.admits(applicant, self._host.queue_names):
+            raise InfeasibleRequest(
+                f"reservation {name} is not for this job's user, queue and bank"
+            )
+        if entry.window is OVER:
+            return entry, f"reservation {name} is over"
+        return entry, None
 
     # -- why a job waits ---------------------------------------------------------------------------
 
@@ -48,9 +74,9 @@ class ReservationAnswers(ReservationPart):
         is to start after, or None."""
         entry = self.cause_of_wait(job)[1] if self._host.decision.ahead_of(job) is None else None
         start, _ = self._host.forecasts.estimate_of(job)
-        if start is not None and (entry is None or entry.window is None):
+        if start is not None and (entry is None or entry.window is OVER):
             entry = self._before(job, start)
-        if entry is None or entry.window is None:
+        if entry is None or entry.window is OVER:
             return {"reservation": None}
         _, begin, end = entry.window
         return {"reservation": {"name": entry.name, "start": begin, "end": end}}
@@ -59,14 +85,13 @@ class ReservationAnswers(ReservationPart):
         """Return the last reservation to end before a job's `start`, among those on nodes that it
         could use and other than its own, or None."""
         wanted = self._host.facts.ranks_of(job.resource_request)
-        own = self._group_jobs.reservation_of(job)
+        own = self.reservation_of(job)
         over = [
             (entry.window.end, entry)
             for entry in self._entries.values()
             if entry.name != own
-            and entry.window is not None
             and entry.window.end <= start + SAME_TIME_S
-            and (entry.ranks or self._selector.ranks(entry.reservation)) & wanted
+            and (entry.ranks or entry.matching) & wanted
         ]
         return max(over, key=lambda one: one[0])[1] if over else None
 
@@ -74,18 +99,18 @@ class ReservationAnswers(ReservationPart):
         """Return why a job waits for a reservation, in one sentence, or None; and the reservation,
         if it exists."""
         try:
-            entry, reason = self._group_jobs.state_of(job)
+            entry, reason = self.state_of(job)
         except InfeasibleRequest as exc:
             return str(exc), None
         if reason is not None:
             return reason, entry
         now = self._host.now()
-        if entry is not None and entry.window is not None and not entry.active:
+        if entry is not None and not entry.active:
             begins = self._text(entry, entry.window.start)
             return f"reservation {entry.name} begins at {begins}", entry
         if entry is not None:
-            wanted = self._selector.nodes(entry.reservation)
-            free = popcount(entry.ranks & ~self._active.held_inside(entry))
+            wanted = entry.wanted
+            free = popcount(entry.ranks & ~entry.held_inside)
             told = f"reservation {entry.name}: {free} of {wanted} nodes are free"
             return Reason(told, f"reservation {entry.name}: too few of its nodes are free"), entry
         return self._other_in_the_way(job, now)
@@ -94,41 +119,35 @@ class ReservationAnswers(ReservationPart):
         self, job: PendingJob, now: float
     ) -> tuple[str | None, ReservationState | None]:
         """Return the first reservation without which a job could start now."""
-        if not self._entries:
-            return None, None
-        request = job.resource_request
-        facts = self._host.resources.explain(request)
-        wanted = self._host.facts.ranks_of(request)
-        active = 0
+        request, pool = job.resource_request, self._host.resources
+        facts = pool.explain(request) if self._entries else {}
+        if not facts or (facts["available"] >= facts["needed"] and facts["reason"]):
+            return None, None  # where enough is free, it is in the wrong place
+        wanted, available = self._host.facts.ranks_of(request), facts["available"]
+        # Of nodes in use that a window waits for, the pool shows the rest as free.
+        waits, reserved, names = available >= facts["needed"], 0, []
         for entry in self._entries.values():
-            if entry.active:
-                active |= entry.ranks
-        if facts["available"] >= facts["needed"] and facts["reason"]:
-            return None, None  # enough is free, but in the wrong place
-        if facts["available"] < facts["needed"]:
-            room = reserved = popcount(wanted & active)
+            mask = (entry.ranks_planned if waits else entry.ranks) & wanted if entry.active else 0
+            reserved |= mask
+            names += [entry.name] if mask else []
+        if waits and reserved:
+            available = pool.explain(request.on_ranks(wanted & ~reserved))["available"]
+        if available < facts["needed"]:
+            room = popcount(reserved)
             if facts["unit"] == "slots":
-                by_rank = self._host.resources.slots_by_rank(request.shape)
-                room = sum(slots * popcount(mask & wanted & active) for slots, mask in by_rank)
-            if facts["available"] + room < facts["needed"]:
+                by_rank = pool.slots_by_rank(request.shape)
+                room = sum(slots * popcount(mask & reserved) for slots, mask in by_rank)
+            if available + room < facts["needed"]:
                 return None, None
-            names = [e.name for e in self._entries.values() if e.active and e.ranks & wanted]
-            return self._reserved(reserved, facts, names)
-        for entry in self._entries.values():
-            # Of nodes in use that the window waits for, the pool shows the rest as free.
-            kept = self._future.ranks_planned(entry) & wanted if entry.active else 0
-            if kept:
-                beside = self._host.resources.explain(request.on_ranks(wanted & ~kept))
-                if beside["available"] < facts["needed"]:
-                    return self._reserved(popcount(kept), facts, [entry.name])
+            first = self._entries[names[0]]
+            until, who = self._text(first, first.window.end), ", ".join(names)
+            nodes = f"{popcount(reserved)} of {facts['matching']} nodes"
+            return f"{nodes} are reserved for {who} until {until}", first
         length = request.duration if request.duration > 0 else math.inf
         ahead = [
             (entry.window.start, entry)
             for entry in self._entries.values()
-            if entry.window is not None
-            and not entry.active
-            and entry.window.start < now + length
-            and self._selector.ranks(entry.reservation) & wanted
+            if not entry.active and entry.window.start < now + length and entry.matching & wanted
         ]
         if not ahead:
             return None, None
@@ -141,17 +160,6 @@ class ReservationAnswers(ReservationPart):
         )
         return f"{why} reservation {entry.name}, which begins at {self._text(entry, start)}", entry
 
-    def _reserved(
-        self, nodes: int, facts: dict[str, Any], names: list[str]
-    ) -> tuple[str, ReservationState]:
-        """Return the reason of a job that waits for the windows of some reservations to end, and the
-        first of these."""
-        first = self._entries[names[0]]
-        assert first.window is not None
-        until = self._text(first, first.window.end)
-        who = ", ".join(names)
-        return f"{nodes} of {facts['matching']} nodes are reserved for {who} until {until}", first
-
     def _text(self, entry: ReservationState, when: float) -> str:
         return str(iso_time(when, entry.reservation.recurrence.zone))
 
@@ -159,25 +167,19 @@ class ReservationAnswers(ReservationPart):
 
     def describe(self, entry: ReservationState) -> dict[str, Any]:
         """Describe a reservation for ``sched.reservations``."""
-        reservation = entry.reservation
-        wanted = self._selector.nodes(reservation)
-        window, begin = entry.window, reservation.recurrence.start
-        state = "over" if window is None else "active" if entry.active else "planned"
-        short = self._selector.lacks(entry) if entry.active else 0
-        lacks, note = short, entry.warned
+        reservation, wanted, window = entry.reservation, entry.wanted, entry.shown
+        state = "active" if entry.active else "over" if entry.window is OVER else "planned"
+        lacks = short = entry.lacks if entry.active else 0
+        note = entry.warned
         if state == "planned":
-            is_able = (
-                self._selector.ranks if reservation.is_maintenance else self._selector.ranks_up
-            )
-            lacks = wanted - popcount(is_able(reservation))
+            lacks = wanted - popcount(entry.matching if reservation.is_maintenance else entry.up)
             if lacks > 0:
                 note = f"{lacks} of {wanted} nodes are down or gone"
-        shown = window or Window(0, begin, begin + reservation.duration)
         return {
             "name": entry.name,
             "state": "degraded" if lacks > 0 else state,
-            "start": shown.start,
-            "end": shown.end,
+            "start": window.start,
+            "end": window.end,
             "nodes": wanted,
             "held": popcount(entry.ranks) if entry.active else 0,
             "short": short,
@@ -195,15 +197,9 @@ class ReservationAnswers(ReservationPart):
         the constraint are reserved, these; None if there are none yet."""
         reservation = entry.reservation
         ranks = chosen
-        if not ranks and not begun and entry.window is not None and reservation.nodes is None:
-            ranks = self._selector.ranks(reservation)
+        if not ranks and not begun and entry.window is not OVER and reservation.nodes is None:
+            ranks = entry.matching
         return idset_text(ranks) if ranks else None
-
-    def preview(self, reservation: Reservation) -> dict[str, Any]:
-        """Describe a reservation that is not made yet."""
-        entry = ReservationState(reservation, configured=False)
-        entry.window = reservation.window_at(self._host.now())
-        return self.describe(entry)
 
     def spans(self, until: float) -> Iterator[dict[str, Any]]:
         """Yield the windows up to a time, for ``sched.plan``."""
@@ -217,34 +213,24 @@ class ReservationAnswers(ReservationPart):
                     "name": entry.name,
                     "start": window.start,
                     "end": window.end,
-                    "nodes": self._selector.nodes(entry.reservation),
+                    "nodes": entry.wanted,
                     "ranks": self._ranks_text(
                         entry, entry.ranks if now or entry.pinned else 0, now
                     ),
                 }
                 window = entry.reservation.window_after(window)
 
-    def conflicts(self, reservation: Reservation) -> list[dict[str, Any]]:
-        """Return the running jobs that would be in the way at the next window's start.
+    def in_the_way(self, entry: ReservationState) -> list[dict[str, Any]]:
+        """Return the running jobs that would be in the way at the next window's start or, while a
+        window is active, hold its missing nodes.
 
         If a number of nodes is reserved: the minimum number of jobs, those that end first.
         """
-        window = reservation.window_at(self._host.now())
-        if window is None:
+        if entry.window is OVER or (entry.active and not entry.lacks):
             return []
-        room = self._selector.ranks_up(reservation)
-        return self._in_the_way(room, reservation.nodes, window.start)
-
-    def in_the_way(self, entry: ReservationState) -> list[dict[str, Any]]:
-        """Return `conflicts` for an existing reservation; while its window is active, the jobs that
-        hold its missing nodes."""
-        if not entry.active:
-            return self.conflicts(entry.reservation)
-        short = self._selector.lacks(entry)
-        if not short:
-            return []
-        room = self._selector.ranks_up(entry.reservation) & ~entry.ranks
-        return self._in_the_way(room, short, self._host.now())
+        if entry.active:
+            return self._in_the_way(entry.up & ~entry.ranks, entry.lacks, self._host.now())
+        return self._in_the_way(entry.up, entry.reservation.nodes, entry.window.start)
 
     def _in_the_way(self, room: int, nodes: int | None, start: float) -> list[dict[str, Any]]:
         """Return the running jobs that keep `nodes` of `room` (None: all) from being free at
@@ -269,24 +255,23 @@ class ReservationAnswers(ReservationPart):
             found.append({**entry, "end": None if end == math.inf else end})
         return found
 
-    def overlapping(self, reservation: Reservation, others: Iterable[Reservation]) -> list[str]:
+    def overlapping(self, entry: ReservationState, others: Iterable[ReservationState]) -> list[str]:
         """Return the names of the reservations that keep the next window from being complete."""
-        window = reservation.window_at(self._host.now())
-        if window is None:
+        window = entry.window
+        if window is OVER:
             return []
         beside = []
         for one in others:
-            other = one.window_at(window.start)
-            if one.name != reservation.name and other is not None and other.start < window.end:
-                beside.append((one, other, self._selector.ranks_up(one)))
+            other = one.reservation.window_at(window.start)
+            if one.name != entry.name and other is not None and other.start < window.end:
+                beside.append((one, other, one.up))
         # The most are active when one of them begins.
         for time in sorted({max(window.start, other.start) for _, other, _ in beside}):
-            names, wanted = [], self._selector.nodes(reservation)
-            room = self._selector.ranks_up(reservation)
+            names, wanted, room = [], entry.wanted, entry.up
             for one, other, theirs in beside:
                 if other.start <= time < other.end and theirs & room:
                     names.append(one.name)
-                    wanted += self._selector.nodes(one)
+                    wanted += one.wanted
                     room |= theirs
             if names and wanted > popcount(room):
                 return names

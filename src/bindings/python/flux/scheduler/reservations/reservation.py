@@ -9,9 +9,8 @@ reservation without a group keeps its resources idle: it is a maintenance window
 The resources are a number of nodes, chosen as late as possible; hosts by name; or all nodes that
 meet a constraint. A number may be combined with a constraint.
 
-`Reservation` is the administrator's request; `ReservationState` has its window, chosen nodes and
-allocations, `NodeSelector` its nodes in the pool's terms, and `GroupJobs` the pending jobs of its
-group.
+`Reservation` is the administrator's request; `windows.ReservationState` has its window, chosen nodes
+and allocations.
 """
 
 from __future__ import annotations
@@ -20,17 +19,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.hostlist import Hostlist
-from flux.resource.errors import InfeasibleRequest
-from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.times import LATEST, Recurrence, local_zone_name, parse_duration, parse_time
 
 if TYPE_CHECKING:
-    from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.tables import QueueNames
 
 
@@ -70,6 +65,10 @@ def whole_nodes(
         "tasks": [{"command": ["true"], "slot": "reservation", "count": {"per_slot": 1}}],
         "attributes": {"system": {"duration": duration, **constraints}},
     }
+
+
+#: In place of a window, after the last.
+OVER = Window(-1, inf, inf)
 
 
 @dataclass(frozen=True)
@@ -258,130 +257,3 @@ def _is_hostlist(hosts: str) -> bool:
         return len(Hostlist(hosts)) > 0
     except (ValueError, OSError):
         return False
-
-
-class Part(NamedTuple):
-    """Nodes of a window that the plan keeps."""
-
-    window: Window
-    ranks: int  # mask of the only ranks; 0: any
-    nodes: int
-
-
-@dataclass(eq=False)
-class ReservationState:
-    """A reservation and its state."""
-
-    reservation: Reservation  # the administrator's request
-    configured: bool  # whether it comes from the configuration, and cannot be given up by a request
-    window: Window | None = None  # the active window, else the next; None after the last
-    active: bool = False  # whether `window` has begun
-    ranks: int = 0  # mask of the chosen ranks; 0 before it begins, unless pinned
-    # id of the allocation that keeps their free part; in a list, which is empty if there is none
-    placeholder: list[int] = field(default_factory=list)
-    # what the plan keeps -> its id there
-    planned: dict[Part, int] = field(default_factory=dict)
-    warned: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.reservation.name
-
-    @property
-    def pinned(self) -> bool:
-        """Whether its ranks are chosen before it begins. Hosts by name, and all nodes that meet a
-        constraint, need no choice."""
-        return self.reservation.pin and self.reservation.nodes is not None
-
-
-class NodeSelector:
-    """Translates reservations into the pool's terms."""
-
-    def __init__(self, host: RuleHost, parse: Callable[[Any], Any]) -> None:
-        self._host = host
-        self._parse = parse
-
-    def request(self, reservation: Reservation, nodes: int, duration: float, ranks: int = 0) -> Any:
-        """Return a resource request for some of a reservation's nodes.
-
-        Args:
-            reservation (Reservation): the reservation, with the constraint
-            duration: seconds; infinite: no end
-            ranks: mask of the only ranks; 0: all that meet the constraint
-        """
-        constraint = {"ranks": [idset_text(ranks)]} if ranks else reservation.constraint
-        return self._parse(whole_nodes(nodes, 0 if duration == inf else duration, constraint))
-
-    def nodes(self, reservation: Reservation) -> int:
-        """Return the number of nodes of a reservation: as given, or all that meet its
-        constraint."""
-        if reservation.nodes is not None:
-            return reservation.nodes
-        return max(popcount(self.ranks(reservation)), reservation.named or 0)
-
-    def ranks(self, reservation: Reservation) -> int:
-        """Return the mask of ranks that a reservation could use, up or down."""
-        return self._host.resources.ranks_matching(reservation.constraint or {})
-
-    def ranks_up(self, reservation: Reservation) -> int:
-        """Return the mask of ranks that are up and that a reservation could use."""
-        return self.ranks(reservation) & self._host.resources.eligible_ranks()
-
-    def lacks(self, entry: ReservationState) -> int:
-        """Return the number of nodes missing from an active window. Down nodes do not count as
-        missing from a maintenance window: nothing runs there."""
-        reservation = entry.reservation
-        short = self.nodes(reservation) - popcount(entry.ranks)
-        if reservation.is_maintenance:
-            short -= popcount(self.ranks(reservation) & ~self.ranks_up(reservation))
-        return max(0, short)
-
-
-class ReservationPart:
-    """A part of the reservations' rule."""
-
-    def __init__(
-        self, host: RuleHost, entries: dict[str, ReservationState], selector: NodeSelector
-    ) -> None:
-        self._host = host
-        self._entries = entries  # name -> reservation
-        self._selector = selector
-
-
-class GroupJobs(dict[int, tuple[str, Applicant]]):
-    """The pending jobs that name a reservation: id -> its name, and the job's user, queue and
-    bank."""
-
-    def __init__(self, entries: dict[str, ReservationState], queue_names: QueueNames) -> None:
-        super().__init__()
-        self._entries = entries
-        self._queue_names = queue_names
-
-    def reservation_of(self, job: PendingJob) -> str | None:
-        """Return the name of the reservation in which a pending job is to run, or None."""
-        found = self.get(job.jobid)
-        return None if found is None else found[0]
-
-    def state_of(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
-        """Return the reservation to whose group a job belongs, and why the job cannot run now.
-
-        Returns:
-            the `ReservationState` or None, and a reason or None
-
-        Raises:
-            InfeasibleRequest: the reservation does not admit the job
-        """
-        found = self.get(job.jobid)
-        if found is None:
-            return None, None
-        name, applicant = found
-        entry = self._entries.get(name)
-        if entry is None:
-            return None, f"reservation {name} does not exist"
-        if not entry.reservation.admits(applicant, self._queue_names):
-            raise InfeasibleRequest(
-                f"reservation {name} is not for this job's user, queue and bank"
-            )
-        if entry.window is None:
-            return entry, f"reservation {name} is over"
-        return entry, None

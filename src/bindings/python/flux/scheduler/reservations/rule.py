@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import popcount
@@ -38,14 +38,8 @@ from flux.scheduler.host import counted, name_of
 from flux.scheduler.pools import missing_hosts
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.answers import ReservationAnswers
-from flux.scheduler.reservations.reservation import (
-    Applicant,
-    GroupJobs,
-    NodeSelector,
-    Reservation,
-    ReservationState,
-)
-from flux.scheduler.reservations.windows import WINDOWS_PLANNED, ActiveWindows, FutureWindows
+from flux.scheduler.reservations.reservation import OVER, Applicant, Reservation
+from flux.scheduler.reservations.windows import WINDOWS_PLANNED, ReservationState
 from flux.scheduler.site_policy.tables import properties_missing, queues_missing
 from flux.scheduler.times import duration_text, iso_time
 
@@ -78,8 +72,6 @@ class ReservationRule(GivingRule):
     group.
 
     Attributes:
-        future (FutureWindows): their planned windows, in the plan
-        active (ActiveWindows): their active windows, in the pool
         answers (ReservationAnswers): reasons and descriptions
         service (ReservationService): answers requests about reservations
     """
@@ -91,16 +83,11 @@ class ReservationRule(GivingRule):
 
     host: RuleHost
 
-    def __init__(self, host: RuleHost, parse: Callable[[Any], Any], errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host)
         self.entries: dict[str, ReservationState] = {}  # name -> reservation
-        self._selector = NodeSelector(host, parse)
-        parts = host, self.entries, self._selector
-        self.future, self.active = FutureWindows(*parts), ActiveWindows(*parts)
-        self.group_jobs = GroupJobs(self.entries, host.queue_names)  # the jobs of their groups
-        self.answers = ReservationAnswers(
-            *parts, group_jobs=self.group_jobs, future=self.future, active=self.active
-        )
+        self.answers = ReservationAnswers(host, self.entries)
+        self.group_jobs = self.answers.group_jobs
         #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False
         self._errors = errors
@@ -130,42 +117,39 @@ class ReservationRule(GivingRule):
 
     # -- the table ---------------------------------------------------------------------------------
 
-    def add(self, reservation: Reservation, configured: bool = False) -> ReservationState:
+    def add(self, entry: ReservationState) -> None:
         """Enforce a reservation from now on, even if some of its nodes are not in the instance at
         present. Raises ValueError if the name is in use, or all its windows are over."""
-        self.check_new(reservation)
-        entry = self.entries[reservation.name] = ReservationState(reservation, configured)
+        self.check_new(entry)
+        self.entries[entry.name] = entry
         self._engage()
-        entry.window = reservation.window_at(self.host.now())
         self._plan(entry)
         if self._open and not self.tick():
             self._wake()  # promises and estimates may have changed
         self._arm()
-        return entry
 
-    def check_new(self, reservation: Reservation) -> None:
+    def check_new(self, entry: ReservationState) -> None:
         """Check that a reservation can be added; exceptions are those of `add`."""
-        name = reservation.name
+        name, recurrence = entry.name, entry.reservation.recurrence
         if name in self.entries:
             raise ValueError(f"reservation {name} exists already: unreserve it first")
-        if reservation.window_at(self.host.now()) is None:
-            end = reservation.recurrence.start + reservation.duration
+        if entry.window is OVER:
+            end = recurrence.start + entry.reservation.duration
             raise ValueError(f"reservation {name}: its last window ended at {iso_time(end)}")
         expiration = self.host.resources.expiration
-        if expiration and reservation.recurrence.start >= expiration:
+        if expiration and recurrence.start >= expiration:
             raise ValueError(f"reservation {name}: the instance ends before it begins")
 
-    def check_nodes(self, reservation: Reservation) -> None:
+    def check_nodes(self, entry: ReservationState) -> None:
         """Raise ValueError if the instance lacks nodes of a reservation."""
-        name = reservation.name
-        missing = missing_hosts(self.host.resources, reservation.hosts or "")
+        name, nodes = entry.name, entry.wanted
+        missing = missing_hosts(self.host.resources, entry.reservation.hosts or "")
         if missing:
             raise ValueError(f"reservation {name}: hosts={missing}: not in this instance")
-        nodes = self._selector.nodes(reservation)
         if not nodes:
             raise ValueError(f"reservation {name}: no node of this instance meets its constraint")
         try:
-            request = self._selector.request(reservation, nodes, reservation.duration)
+            request = entry.request(nodes, entry.reservation.duration)
             self.host.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             raise ValueError(f"reservation {name}: {exc}") from None
@@ -177,9 +161,9 @@ class ReservationRule(GivingRule):
         if entry is None:
             raise ValueError(f"there is no reservation {name}")
         self._engage()
-        self.active.dismiss(entry)
-        entry.window, entry.active = None, False
-        self.future.update(entry)
+        entry.dismiss()
+        entry.window, entry.active = OVER, False
+        entry.update_plan()
         self.refill()  # other reservations may be short of its nodes
         self._wake()
         self._arm()
@@ -195,11 +179,10 @@ class ReservationRule(GivingRule):
         changed = False
         # Windows that are over end first: others may be short of their nodes.
         for entry in self.entries.values():
-            while entry.window is not None and entry.window.end <= now:
+            while entry.window.end <= now:
                 changed = True
                 self._end_window(entry, now)
-        due = [one for one in self.entries.values() if one.window and one.window.start <= now]
-        begun = [entry for entry in due if not entry.active]
+        begun = [one for one in self.entries.values() if one.window.start <= now and not one.active]
         for entry in begun:
             entry.active = True
         if changed or begun:
@@ -212,9 +195,9 @@ class ReservationRule(GivingRule):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        windows = [(one.window, one.active) for one in self.entries.values()]
-        times = [one.end if active else one.start for one, active in windows if one is not None]
-        if times:
+        entries = self.entries.values()
+        times = [one.window.end if one.active else one.window.start for one in entries]
+        if min(times, default=inf) < inf:
             self._timer = self.host.call_at(min(times), self._fired)
 
     def _fired(self) -> None:
@@ -225,19 +208,32 @@ class ReservationRule(GivingRule):
         log = self.host.log
         if entry.active:
             log.info(f"reservation {entry.name}: the window has ended")
-        self.active.dismiss(entry)
-        entry.window, entry.active = entry.reservation.window_at(now), False
+        entry.dismiss()
+        entry.active = False
+        entry.set_window(now)
         self._plan(entry)
-        if entry.window is None:
+        if entry.window is OVER:
             log.info(f"reservation {entry.name} is over")
 
     def _plan(self, entry: ReservationState) -> None:
         """Choose the ranks of a pinned reservation, and have the plan keep its windows."""
-        self.active.pin(entry)
-        if not self.future.update(entry):
+        entry.pin()
+        if not entry.update_plan():
             self.host.planning.check_promises()
 
+    def attach(self, plan: Plan | None) -> None:
+        """Enter all windows into the plan, which is new; None: the previous plan is void."""
+        for entry in self.entries.values():
+            entry.planned = {}
+            entry.update_plan()
+
     # -- resources ---------------------------------------------------------------------------------
+
+    @property
+    def _are_short(self) -> bool:
+        """Whether windows lack room, so that nodes in use are kept for them."""
+        plan = self.host.planning.plan
+        return plan is not None and plan.is_short
 
     def refill(self, begun: Collection[ReservationState] = ()) -> None:
         """Take reserved resources that were released or came up, or whose windows have `begun`,
@@ -246,12 +242,12 @@ class ReservationRule(GivingRule):
         for entry in self.entries.values():
             if entry.active:
                 before = entry.ranks
-                has_others |= self.active.fill(entry, self.future.ranks_planned(entry))
+                has_others |= entry.fill()
                 if entry.ranks != before or entry in begun:
-                    has_others |= not self.future.update(entry)
+                    has_others |= not entry.update_plan()
         # A window may have begun on other nodes than those planned, or others may be kept for it
         # now. Promises on these are void, and must be dropped before they cause a job to be refused.
-        if has_others or self.future.are_short:
+        if has_others or self._are_short:
             self.host.planning.check_promises()
         self.host.readmit(self, NO_ROOM, DEFERRED_JOBS_RETRIED)
 
@@ -267,10 +263,10 @@ class ReservationRule(GivingRule):
             self._engage()
 
     def signature(self, job: PendingJob) -> Hashable:
-        return self.group_jobs.reservation_of(job)
+        return self.answers.reservation_of(job)
 
     def check(self, job: PendingJob) -> Deferral | None:
-        _, reason = self.group_jobs.state_of(job)
+        _, reason = self.answers.state_of(job)
         if reason is None and (reason := self._fits_no_gap(job)) is not None:
             return Deferral(reason, key=NO_GAP)
         return None if reason is None else Deferral(reason)
@@ -289,8 +285,8 @@ class ReservationRule(GivingRule):
         wanted = outside = self.host.facts.ranks_of(request)
         in_the_way, close = [], []
         for entry in entries:
-            ranks = self._selector.ranks(entry.reservation)
-            nodes = self._selector.nodes(entry.reservation)
+            ranks = entry.matching
+            nodes = entry.wanted
             is_all = nodes >= popcount(ranks)
             left = wanted & ~ranks if is_all else wanted
             kept = 0 if is_all else max(0, nodes - popcount(ranks & ~wanted))
@@ -341,20 +337,19 @@ class ReservationRule(GivingRule):
         return longest < length and first < now + length
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        entry, _ = self.group_jobs.state_of(job)
+        entry, _ = self.answers.state_of(job)
         if entry is None or not entry.active:
             return None  # it is placed inside the active window only
-        return self.active.allocate(entry, job, plan)
+        return entry.allocate(job, plan)
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether no job of a group can delay a promised start by running on after its window."""
         plan, ranks = self.host.planning.plan, self.host.facts.ranks_of(job.resource_request)
         start = plan.start_of(job.jobid) if plan is not None and plan.has(job.jobid) else inf
         return not any(
-            entry.window.end <= start and self._selector.ranks(entry.reservation) & ranks
+            entry.window.end <= start and entry.matching & ranks
             for entry in self.entries.values()
-            if entry.window and entry.reservation.at_end == "run"
-            if not entry.reservation.is_maintenance
+            if entry.reservation.at_end == "run" and not entry.reservation.is_maintenance
         )
 
     def why(self, job: PendingJob) -> str | None:
@@ -368,36 +363,45 @@ class ReservationRule(GivingRule):
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         self.cancel(job.jobid)
         # Promises of resources that the window's end would free may break.
-        if self.active.outlives_window(job.jobid):
+        inside = self._inside(job.jobid)
+        if inside is not None and inside.outlives_window(job.jobid):
             self.host.planning.doubt()
+
+    def _inside(self, jobid: int) -> ReservationState | None:
+        """Return the reservation in whose window a running job was started, or None."""
+        if jobid not in self.host.admission.own_ends:
+            return None
+        return next((one for one in self.entries.values() if jobid in one.inside), None)
 
     # -- a job that runs ---------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
         entry = self.entries.get(job.attributes.reservation or "")
-        if entry is not None and entry.window is not None and not entry.reservation.is_maintenance:
+        if entry is not None and not entry.reservation.is_maintenance:
             if entry.window.start <= job.start:
-                self.active.found_inside(job.jobid, entry, entry.window)
+                entry.found_inside(job.jobid)
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
-        if final:
-            self.active.ended(jobid)
+        inside = self._inside(jobid) if final else None
+        if inside is not None:
+            inside.ended(jobid)
         if self.entries:
             self.refill()
 
     def extended(self, jobid: int, expiration: float) -> None:
+        inside = self._inside(jobid)
+        if inside is not None:
+            inside.note_inside(jobid, expiration)
         # Reaching into a window is allowed, and logged.
-        self.active.extended(jobid, expiration)
         for entry in self.entries.values():
             if any(job["id"] == jobid for job in self.answers.in_the_way(entry)):
-                assert entry.window is not None
                 zone = entry.reservation.recurrence.zone
                 end = f"ends at {iso_time(expiration, zone)}" if expiration else "has no end"
                 self.host.log.warning(
                     f"{name_of(jobid)} {end} now and is in the way of reservation {entry.name}, "
                     f"which begins at {iso_time(entry.window.start, zone)}: allowed"
                 )
-        if self.future.are_short:
+        if self._are_short:
             self.refill()  # a window may be short of this job's nodes
 
     # -- the start, resources and plans ------------------------------------------------------------
@@ -457,7 +461,9 @@ class ReservationService:
 
     def _add(self, reservation: Reservation, configured: bool) -> None:
         try:
-            self._rule.add(reservation, configured)
+            self._rule.add(
+                ReservationState(self._host, self._rule.entries, reservation, configured)
+            )
         except ValueError as exc:
             where = "configuration: " if configured else ""
             self._host.log.warning(f"{where}{exc}")
@@ -495,23 +501,26 @@ class ReservationService:
         """Yield why valid entries of the table could not be reserved by ``sched.reserve``, and
         those without enough nodes beside others."""
         rule = self._rule
-        others = [one.reservation for one in rule.entries.values() if not one.configured]
+        others = [one for one in rule.entries.values() if not one.configured]
         for name, reservation in entries.items():
+            entry = ReservationState(self._host, rule.entries, reservation)
             try:
                 if name not in rule.entries:
-                    rule.check_new(reservation)
-                rule.check_nodes(reservation)
+                    rule.check_new(entry)
+                rule.check_nodes(entry)
             except ValueError as exc:
                 yield f"configuration: {exc}"
                 continue
-            others.append(reservation)
-            for text in self._doubts_of(reservation, others):
+            others.append(entry)
+            for text in self._doubts_of(entry, others):
                 yield f"configuration: reservation {name}: {text}"
 
-    def _doubts_of(self, reservation: Reservation, others: list[Reservation]) -> Iterator[str]:
+    def _doubts_of(
+        self, entry: ReservationState, others: Iterable[ReservationState]
+    ) -> Iterator[str]:
         """Yield the probable mistakes in a reservation that can be made beside others."""
-        yield from properties_missing(reservation.requires or {}, self._host.resources)
-        names = self._rule.answers.overlapping(reservation, others)
+        yield from properties_missing(entry.reservation.requires or {}, self._host.resources)
+        names = self._rule.answers.overlapping(entry, others)
         if names:
             yield f"not enough nodes for it beside reservation {', '.join(names)}"
 
@@ -529,20 +538,21 @@ class ReservationService:
         if len(rule.entries) >= MAX_RESERVATIONS:
             raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())
-        rule.check_new(reservation)
-        rule.check_nodes(reservation)
-        conflicts = rule.answers.conflicts(reservation)
-        present = [entry.reservation for entry in rule.entries.values()]
-        warnings = [*self._doubts_of(reservation, present)]
+        new = ReservationState(scheduler, rule.entries, reservation)
+        rule.check_new(new)
+        rule.check_nodes(new)
+        warnings = [*self._doubts_of(new, rule.entries.values())]
         warnings += queues_missing(reservation.queues, scheduler.configuration())
         if reservation.is_maintenance and reservation.at_end != "cancel":
             warnings.append("no job can be in it, so at_end has no effect")
-        answer = {"now": scheduler.now(), "conflicts": conflicts, "warnings": warnings}
+        answer = {"now": scheduler.now(), "warnings": warnings}
+        answer["conflicts"] = rule.answers.in_the_way(new)
+        if not asked["dry_run"]:
+            rule.add(new)
+        answer["reservation"] = shown = rule.answers.describe(new)
         if asked["dry_run"]:
-            answer["reservation"] = rule.answers.preview(reservation)
             scheduler.handle.respond(msg, answer)
             return
-        answer["reservation"] = shown = rule.answers.describe(rule.add(reservation))
         start = iso_time(reservation.recurrence.start, reservation.recurrence.zone)
         scheduler.log.info(
             f"reservation {reservation.name} made: {counted(shown['nodes'], 'node')}, {start}, for "
@@ -570,8 +580,9 @@ class ReservationService:
     def list(self, payload: Any, caller: Caller) -> Steps:
         """List all reservations by start; for a guest without groups and the jobs in their way."""
         read(payload)
-        shown = []
-        for entry in list(self._rule.entries.values()):
+        shown = Entries(caller, "sched.reservations.reservations")
+        entries = self._rule.entries.values()
+        for entry in sorted(entries, key=lambda one: (one.shown.start, one.name)):
             one = self._rule.answers.describe(entry)
             if caller.sees_all:
                 yield
@@ -580,13 +591,7 @@ class ReservationService:
                 one["group"] = "some" if one["group"] else ""
             shown.append(one)
             yield
-        shown.sort(key=lambda one: (one["start"], one["name"]))
-        entries = Entries(caller, "sched.reservations.reservations")
-        answer: dict[str, Any] = {"now": self._host.now(), "reservations": entries}
-        for one in shown:
-            answer["reservations"].append(one)
-            yield
-        return answer
+        return {"now": self._host.now(), "reservations": shown}
 
     def _store(self, stored: Any) -> None:
         entries = [
