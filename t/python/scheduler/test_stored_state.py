@@ -127,5 +127,5 @@ def test_preemptions_are_stored_as_by_the_version_before():
     rule = PreemptionRule(host, errors=None)
     rule.configure({"low": read_class("low", {"queues": ["low"]})})
     assert [one.in_promise for one in rule._active.values()] == [False, True]
-    rule._shared.store()
+    rule.shared.store()
     assert json.loads(kept[0]) == json.loads(text)

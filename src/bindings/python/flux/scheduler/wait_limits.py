@@ -38,8 +38,7 @@ class _Waiting:
     job: PendingJob
     max_wait: float | None  # seconds, or None
     early: bool  # whether a late promise suffices to deny it
-    came: float  # time of its request
-    waited: float  # seconds that it waited before that
+    since: float  # time of its request, less the seconds that it waited before that
     latest: float = math.inf  # latest start
     note: str = ""  # the text for its user when that has passed
     timer: Timer | None = None  # timer for that time
@@ -88,9 +87,6 @@ class WaitLimits(AdmissionRule):
         #: job id -> wait in seconds, of jobs whose requests were withdrawn
         self._withdrawn: OrderedDict[int, float] = OrderedDict()
 
-    def _engage(self) -> None:
-        self.host.admission.engage(self, bool(self._jobs))
-
     # -- pending jobs ------------------------------------------------------------------------------
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
@@ -99,9 +95,9 @@ class WaitLimits(AdmissionRule):
         if max_wait is None and deadline is None:
             return
         now = self.host.now()
-        waiting = _Waiting(job, max_wait, early, now, self._withdrawn.pop(job.jobid, 0.0))
+        waiting = _Waiting(job, max_wait, early, now - self._withdrawn.pop(job.jobid, 0.0))
         if max_wait:
-            waiting.latest = now + max(0.0, max_wait - waiting.waited)
+            waiting.latest = max(now, waiting.since + max_wait)
             waiting.note = f"max-wait: not started within {duration_text(max_wait)}"
         if deadline is not None and deadline - duration < waiting.latest:
             waiting.latest = deadline - duration
@@ -119,12 +115,12 @@ class WaitLimits(AdmissionRule):
             waiting.timer = self.host.call_at(
                 waiting.latest, lambda: self._give_up(waiting, waiting.note)
             )
-        self._engage()
+        self.host.admission.engage(self, True)
 
     def cancel(self, jobid: int) -> None:
         waiting = self._drop(jobid)
         if waiting is not None and waiting.max_wait:
-            self._withdrawn[jobid] = waiting.waited + max(0.0, self.host.now() - waiting.came)
+            self._withdrawn[jobid] = max(0.0, self.host.now() - waiting.since)
             while len(self._withdrawn) > WITHDRAWN_REMEMBERED:
                 self._withdrawn.popitem(last=False)
 
@@ -134,12 +130,10 @@ class WaitLimits(AdmissionRule):
     def _drop(self, jobid: int) -> _Waiting | None:
         waiting = self._jobs.pop(jobid, None)
         if waiting is not None:
-            if self._first_pass:
-                self._first_pass.pop(jobid, None)
+            self._first_pass.pop(jobid, None)
             if waiting.timer is not None:
                 waiting.timer.cancel()
-            if not self._jobs:
-                self._engage()
+            self.host.admission.engage(self, bool(self._jobs))
         return waiting
 
     # -- when the wait is over ---------------------------------------------------------------------

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.plan.claims import Claims
 from flux.resource.pool.masks import popcount
-from flux.resource.pool.rv1 import object_of, read_lite
+from flux.resource.pool.rv1 import object_of
 from flux.resource.request import Claimant, Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
 from flux.scheduler.site_policy.fields import Fields, user_name
-from flux.scheduler.site_policy.holdings import holding_of
+from flux.scheduler.site_policy.holdings import NOTHING, holding_of
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import properties_missing
 
@@ -78,9 +78,8 @@ def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
     most = max([each for each, _ in kinds], default=0)
     if not most:
         return shape  # it never fits; the pool has the better error
-    nodes = -(-slots // most)
     # With several kinds of node there may be too few of the largest.
-    while nodes <= slots:
+    for nodes in range(-(-slots // most), slots + 1):
         each = -(-slots // nodes)
         if sum(count for room, count in kinds if room >= each) >= nodes:
             return shape.replace(
@@ -88,7 +87,6 @@ def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
                 slot_count=ResourceCount.parse(each),
                 exclusive=True,
             )
-        nodes += 1
     return shape
 
 
@@ -191,52 +189,26 @@ class SharingRule(TableRule):
             sharer = self._sharers[whose] = Sharer(whose, where["node"], claimant)
         return sharer
 
-    def _in_whole_nodes(self, request: Any, whole: int) -> Any:
-        """Return a request for whole nodes, if the job can get some of its possible ranks only as
-        whole nodes. `whole`: mask of the ranks that jobs of its queue get only as whole nodes."""
-        if not whole:
-            return request
-        ranks = self.host.facts.ranks_of(request)
-        if not whole & ranks:
-            return request
-        shape = whole_nodes(request.shape, self.host.resources, ranks)
-        return request if shape is request.shape else request.with_shape(shape)
-
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         sharer = self._sharer(job.userid, attributes.bank, attributes.queue)
-        self._jobs[job.jobid] = sharer
-        request = self._in_whole_nodes(job.resource_request, sharer.whole)
-        if request is not job.resource_request:
-            if job.resource_request.shape.node_count is None:
-                self._slots[job.jobid] = job.resource_request.shape.nslots
-            job.resource_request = request
-        if hasattr(request, "with_claimant"):
-            # A job with whole nodes has no other jobs on them.
-            claims = self._kinds and not request.shape.exclusive
-            if claims:
-                job.resource_request = request.with_claimant(sharer.claimant)
+        self._jobs[job.jobid], request = sharer, job.resource_request
+        ranks = self.host.facts.ranks_of(request) if sharer.whole else 0
+        if ranks & sharer.whole:  # it gets some of its possible ranks only as whole nodes
+            shape = whole_nodes(request.shape, self.host.resources, ranks)
+            if shape is not request.shape:
+                if request.shape.node_count is None:
+                    self._slots[job.jobid] = request.shape.nslots
+                request = request.with_shape(shape)
+        # A job with whole nodes has no other jobs on them.
+        if self._kinds and hasattr(request, "with_claimant") and not request.shape.exclusive:
+            request = request.with_claimant(sharer.claimant)
+        job.resource_request = request
 
     def signature(self, job: PendingJob) -> Hashable:
         sharer = self._jobs.get(job.jobid)
         if sharer is None or getattr(job.resource_request, "claimant", None) is None:
             return None
         return sharer.whose[2], *sharer.claimant.keys
-
-    def _sentence(self, job: PendingJob, sharer: Sharer) -> Reason:
-        request = job.resource_request
-        pool = self.host.resources
-        matching = self.host.facts.ranks_of(request)
-        forbidden = self._claims.apart_from(sharer.claimant) & matching & pool.eligible(None)
-        shape = request.shape
-        least = max(1, shape.slot_size), shape.gpu_per_slot
-        room = sum(popcount(mask) for _, mask in pool.index.fitting(least, forbidden))
-        where = dict(zip(self._kinds, sharer.claimant.where))
-        whose = "bank" if where.get("bank", 0) & matching and not where.get("user") else "user"
-        verb, are = ("has", "is") if room == 1 else ("have", "are")
-        return Reason(
-            f"{counted(room, 'node')} {verb} room but {are} another {whose}'s",
-            "nodes that it may be on have no room",
-        )
 
     def cancel(self, jobid: int) -> None:
         if jobid not in self._claims.running:
@@ -264,9 +236,7 @@ class SharingRule(TableRule):
         if jobid in self._claims.running:
             gone = self._claims.running[jobid][1]
             if not final:
-                gone = 0
-                for mask, _, _ in read_lite(object_of(R)):
-                    gone |= mask
+                gone = NOTHING.plus(object_of(R)).ranks
             self._claims.leave(jobid, gone)
         if final:
             self._jobs.pop(jobid, None)
@@ -290,22 +260,26 @@ class SharingRule(TableRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        sharer = self._jobs.get(job.jobid)
-        if sharer is None or not self._is_kept_off(job, sharer):
+        sharer, request, pool = self._jobs.get(job.jobid), job.resource_request, self.host.resources
+        if sharer is None or getattr(request, "claimant", None) is None:
             return None
-        return self._sentence(job, sharer)
-
-    def _is_kept_off(self, job: PendingJob, sharer: Sharer) -> bool:
-        """Whether a job does not fit now but would without claims."""
-        request = job.resource_request
-        forbidden = self._claims.apart_from(sharer.claimant)
-        if getattr(request, "claimant", None) is None or not forbidden:
-            return False
-        pool = self.host.resources
-        eligible = pool.eligible_ranks(request)
-        return (
-            pool.place_request(request, pool.index, eligible & ~forbidden) is None
-            and pool.place_request(request, pool.index, eligible) is not None
+        apart, eligible = self._claims.apart_from(sharer.claimant), pool.eligible_ranks(request)
+        if (
+            not apart
+            or pool.place_request(request, pool.index, eligible & ~apart) is not None
+            or pool.place_request(request, pool.index, eligible) is None
+        ):
+            return None  # it fits, or would not fit without claims
+        matching, shape = self.host.facts.ranks_of(request), request.shape
+        least = max(1, shape.slot_size), shape.gpu_per_slot
+        forbidden = apart & matching & pool.eligible(None)
+        room = sum(popcount(mask) for _, mask in pool.index.fitting(least, forbidden))
+        where = dict(zip(self._kinds, sharer.claimant.where))
+        whose = "bank" if where.get("bank", 0) & matching and not where.get("user") else "user"
+        verb, are = ("has", "is") if room == 1 else ("have", "are")
+        return Reason(
+            f"{counted(room, 'node')} {verb} room but {are} another {whose}'s",
+            "nodes that it may be on have no room",
         )
 
     def stats(self) -> dict[str, Any]:

@@ -119,10 +119,8 @@ class Classes:
     def terms(self, attributes: SystemAttributes) -> PreemptionTerms:
         """Return the terms of a job, by its system attributes.  O(classes)."""
         queue, offered = attributes.queue, attributes.get(OFFER)
-        if isinstance(offered, bool) or not isinstance(offered, (int, float)):
+        if type(offered) not in (int, float) or not 0 <= offered < inf:
             offered = None  # ignored, so that a typing error ends no job
-        elif not 0 <= offered < inf:
-            offered = None
         if attributes.reservation is not None:
             return PreemptionTerms(None, NEITHER, inf, queue)
         own = self.of_queue(queue)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
-    from flux.scheduler.site_policy.preemption.state import PreemptionState
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
 #: a search of the plan up to its time.
@@ -65,33 +64,18 @@ class Loan(Preemption):
 
     in_promise = True
 
-    def __init__(
-        self,
-        shared: PreemptionState,
-        taker: int,
-        queue: str | None,
-        userid: int | None,
-        made: float,
-        start: float,
-    ) -> None:
-        super().__init__(shared, taker, queue, userid, {}, 0, made, start, start)
-        self.state = LENT
+    def __post_init__(self) -> None:
+        super().__post_init__()
         #: id of a borrower -> id of the promise that keeps its resources after the promised time
         self.rests: dict[int, int] = {}
         #: generation of the pool in which the promise was found to need the borrowers' resources
         self._needed_in: int | None = None
 
     def enter_record(self, record: dict[str, Any]) -> None:
-        common = {"taker": self.taker, "queue": self.queue, "until": self.expected}
-        record.setdefault("borrowers", []).extend(
-            {**self.victims[jobid].to_dict(), **common, "warned": self.state != LENT}
-            for jobid in sorted(self.held)
-        )
-
-    def add(self, victim: Victim) -> None:
-        """Add a borrower."""
-        self.victims[victim.jobid] = victim
-        self.held.add(victim.jobid)
+        for jobid in sorted(self.held):
+            stored = {**self.victims[jobid].to_dict(), "taker": self.taker, "queue": self.queue}
+            stored |= {"until": self.expected, "warned": self.state != LENT}
+            record.setdefault("borrowers", []).append(stored)
 
     def reason(self) -> None:
         return None
@@ -126,7 +110,8 @@ class Loan(Preemption):
             pool.free(jobid)
             return None
         plan.pin(self.taker)
-        self.add(victim)
+        self.victims[jobid] = victim
+        self.held.add(jobid)
         self._running.enter(job, terms).gives_way_to = self
         self._active[self.taker] = self
         return alloc
@@ -134,8 +119,8 @@ class Loan(Preemption):
     def borrower_started(self, jobid: int) -> float:
         """Note the start of a borrower. Return when it is to be ended, seconds since the epoch."""
         self._needed_in = None
-        self._shared.engage()
-        self._shared.store()
+        self.shared.engage()
+        self.shared.store()
         self.await_step()
         self._counts.of(self.victims[jobid])["borrowing"] += 1
         return self.deadline
@@ -200,7 +185,7 @@ class Loan(Preemption):
                 self._keep_rest(self.victims[jobid], own, plan, end)
         self.await_step()
         self.let_run(sorted(self.held.difference(within)), "the promised time has moved")
-        self._shared.store()
+        self.shared.store()
 
     def keeps_promise(self, plan: Plan) -> bool:
         """Whether the promise keeps its time, since it needs its borrowers' resources. If not, they
@@ -223,11 +208,8 @@ class Loan(Preemption):
         return self._would_break(plan, ends, rests, unpinned=taker)
 
     def _spare_unneeded(self) -> None:
-        self.let_run(self._not_needed(), "others have made room")
-
-    def _not_needed(self) -> Collection[int]:
-        """Return the borrowers that may run to their limits: together with these, the promise can
-        still be kept, or is none any more."""
+        """Let borrowers run to their limits if the promise can still be kept together with these, or
+        is none any more."""
         plan, spared = self._host.planning.current(), list[int]()
         if (
             plan is None
@@ -235,12 +217,13 @@ class Loan(Preemption):
             or self.taker in self._host.admission.deferred
             or not self._are_needed(self.held, plan)
         ):
-            return list(self.victims)
-        for jobid, victim in self.victims.items():
-            cls = self._classes.entries.get(victim.cls)
-            if cls is None or cls.log_only or not self._are_needed([*spared, jobid], plan):
-                spared.append(jobid)
-        return spared
+            spared += self.victims
+        else:
+            for jobid, victim in self.victims.items():
+                cls = self._classes.entries.get(victim.cls)
+                if cls is None or cls.log_only or not self._are_needed([*spared, jobid], plan):
+                    spared.append(jobid)
+        self.let_run(spared, "others have made room")
 
     # -- warning and ending ------------------------------------------------------------------------
 
@@ -258,7 +241,7 @@ class Loan(Preemption):
         """Warn the borrowers, once that is recorded."""
         if self._is_still_wanted():
             self.state = DECIDED
-            self._shared.store(self._recorded)
+            self.shared.store(self._recorded)
 
     def _note_ended(self, jobid: int) -> None:
         super()._note_ended(jobid)
@@ -405,9 +388,15 @@ class Loans(Part):
         lenders = (one for one in promises if self._may_borrow(terms, one[2]))
         for start, end, taker in islice(lenders, MOST_TRIED):
             if plan.fits(request, duration=start - now):
+                loan: Loan | None = self._active.get(taker)
+                if loan is None:
+                    other = self._waiting[taker]
+                    whose = other.terms.queue, other.job.userid
+                    loan = Loan(
+                        self.shared, taker, *whose, {}, 0, now, start, start, LENT, other.job
+                    )
                 restore, alloc = plan.withdraw([job.jobid]), None
                 try:
-                    loan = self._loan_of(taker, start)
                     alloc = loan.lend(job, terms, plan, end, limit)
                 finally:
                     if alloc is None:
@@ -427,17 +416,6 @@ class Loans(Part):
         return lent is None or (
             lent.state == LENT and None not in [one.request for one in lent.victims.values()]
         )
-
-    def _loan_of(self, taker: int, start: float) -> Loan:
-        """Return the loan of a taker, or a new one that is not current yet."""
-        loan, other = self._active.get(taker), self._waiting[taker]
-        if isinstance(loan, Loan):
-            return loan
-        new = Loan(
-            self._shared, taker, other.terms.queue, other.job.userid, self._host.now(), start
-        )
-        new.job = other.job
-        return new
 
     def review(self) -> None:
         """Follow changes of promises. Called before any other promise is made. Costs a look-up per

@@ -30,7 +30,6 @@ from flux.resource.pool.masks import parse_idset
 from flux.scheduler.admission import GivingRule
 from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.disclosure import Owned, read_by
-from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import Caller, Steps, read
 from flux.scheduler.site_policy.preemption.classes import read_class
 from flux.scheduler.site_policy.preemption.loans import Loan, Loans
@@ -46,7 +45,7 @@ from flux.scheduler.site_policy.preemption.state import (
     Waiting,
     jobs_of_classes,
 )
-from flux.scheduler.site_policy.preemption.takers import Takers
+from flux.scheduler.site_policy.preemption.takers import Takers, no_choice
 from flux.scheduler.site_policy.preemption.under_way import Preemption
 from flux.scheduler.site_policy.table_rule import TableRule
 
@@ -80,7 +79,7 @@ class PreemptionRule(GivingRule, TableRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self._shared = shared = PreemptionState(host, errors, self)
+        self.shared = shared = PreemptionState(host, errors, self)
         self.classes, self._waiting, self._running = shared.classes, shared.waiting, shared.running
         self._active, self._counts = shared.active, shared.counts
         shared.takers = self._takers = Takers(shared)
@@ -111,7 +110,7 @@ class PreemptionRule(GivingRule, TableRule):
             except ValueError as exc:
                 self.errors.report(f"preemptions under way are forgotten: {exc}")
         self.classes.entries = entries
-        self._shared.engage()
+        self.shared.engage()
         if not entries:
             for preemption in list(self._active.values()):
                 preemption.give_up("the table was removed", "configuration")
@@ -126,16 +125,21 @@ class PreemptionRule(GivingRule, TableRule):
         for one in stored["preemptions"]:
             victims = {victim.jobid: victim for victim in map(Victim.from_dict, one["victims"])}
             taker, ranks = int(one["taker"]), parse_idset(one["ranks"])
-            times = [float(one[key]) for key in ("decided", "deadline", "expected")]
             whose = one["queue"], one["userid"]
-            found[taker] = Preemption(self._shared, taker, *whose, victims, ranks, *times)
+            decided, deadline, expected = (
+                float(one[key]) for key in ("decided", "deadline", "expected")
+            )
+            found[taker] = Preemption(
+                self.shared, taker, *whose, victims, ranks, decided, deadline, expected
+            )
         for one in stored.get("borrowers", ()):
             victim, taker, until = Victim.from_dict(one), int(one["taker"]), float(one["until"])
-            new = Loan(self._shared, taker, one["queue"], None, until, until)
-            new.state = WARNED if one["warned"] else LENT
+            state = WARNED if one["warned"] else LENT
+            new = Loan(self.shared, taker, one["queue"], None, {}, 0, until, until, until, state)
             loan = found.setdefault(taker, new)
-            if isinstance(loan, Loan):
-                loan.add(victim)
+            if loan.in_promise:
+                loan.victims[victim.jobid] = victim
+                loan.held.add(victim.jobid)
         self._active.update(found)
 
     # -- pending jobs ------------------------------------------------------------------------------
@@ -230,7 +234,7 @@ class PreemptionRule(GivingRule, TableRule):
                 self.host.call_at(self.host.now() + COME_BACK_S, self._drop_missing)
             for preemption in current:
                 preemption.restore()
-            self._shared.engage()
+            self.shared.engage()
         self._takers.search_soon()
 
     def _drop_missing(self) -> None:
@@ -261,11 +265,14 @@ class PreemptionRule(GivingRule, TableRule):
 class PreemptionAnswers(Part):
     """Answers queries about preemption."""
 
-    def _choice(self, job: PendingJob) -> Choice | None:
+    def _choice(self, job: PendingJob) -> Choice:
+        """Return the victims of a pending job."""
         one, under_way = self._waiting.get(job.jobid), self._active.get(job.jobid)
-        if one is None or (under_way is not None and not under_way.is_lent):
-            return None
-        choice: Choice = self._shared.takers.choice(one)
+        if under_way is not None and not under_way.is_lent:
+            return no_choice("jobs are ending for it already", under_way.victims.values())
+        if one is None:
+            return no_choice("it is not known here")
+        choice: Choice = self.shared.takers.choice(one)
         return choice
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
@@ -274,7 +281,7 @@ class PreemptionAnswers(Part):
         (when the first is ended) and ``text``. None if there are none."""
         choice, lent = self._choice(job), self._active.get(job.jobid)
         found: dict[str, Any] = {"preemption": None, "borrowers": None}
-        if choice is not None and choice.reason is None:
+        if choice.reason is None:
             hours, jobs = choice.node_hours, len(choice.victims)
             found["preemption"] = {"jobs": jobs, "node_hours": hours, "text": choice.text()}
         if lent is not None and lent.in_promise and lent.held:
@@ -317,28 +324,18 @@ class PreemptionAnswers(Part):
                 "jobs take from others by the table [preemption] alone: ask with dry_run"
             )
         job = caller.pending_job(self._host, asked["id"])
-        jobid = job.jobid
         if not self._classes.entries:
             raise ValueError("there is no table [preemption] in the configuration")
         yield
-        now = self._host.now()
-        under_way = self._active.get(jobid)
-        victims: Iterable[Victim] = ()
-        reason: str | None = "it is not known here"
-        text = ""
-        choice = self._choice(job)
-        if under_way is not None and not under_way.is_lent:
-            victims, reason = under_way.victims.values(), "jobs are ending for it already"
-        elif choice is not None:
-            victims, reason, text = choice.victims, choice.reason, choice.text()
-        shown = [self._victim(one, caller, now) for one in victims]
+        now, choice = self._host.now(), self._choice(job)
+        shown = [self._victim(one, caller, now) for one in choice.victims]
         return {
             "now": now,
-            "name": name_of(jobid),
+            "name": job.name,
             "victims": shown,
             "node_hours": sum(one["node_hours"] for one in shown),
-            "text": text,
-            "reason": read_by(caller, reason),
+            "text": choice.text(),
+            "reason": read_by(caller, choice.reason),
         }
 
     def list(self, payload: Any, caller: Caller) -> Steps:
@@ -393,7 +390,7 @@ class PreemptionAnswers(Part):
             "preemptions": shown,
             "borrowers": borrowers,
             "takers": self._counts.takers,
-            "counts": [dict(one) for one in self._counts.by_class()],
+            "counts": [*self._counts.by_class()],
         }
 
     @staticmethod

@@ -155,12 +155,10 @@ class RunningJobs:
         """Add a job found running, or update it after the classes have changed."""
         one = self.enter(job, terms)
         one.left_alone |= job.unreadable
-        if has_ended(job.eventlog):
+        ends = ends_in(job.eventlog)
+        one.was_ended |= EXCEPTION in ends
+        if ends:
             self.ends(job.jobid)
-        for event in job.eventlog:
-            context = event.get("context") or {}
-            is_end = event.get("name") == "exception" and context.get("severity") == 0
-            one.was_ended |= is_end and context.get("type") == EXCEPTION
 
     def remove(self, jobid: int) -> Running | None:
         """Remove a job. Return it, or None if it was not known."""
@@ -217,13 +215,17 @@ class RunningJobs:
         self._clean_up = before + CLEAN_UP_WEIGHT * (seconds - before)
 
 
-def has_ended(eventlog: list[dict[str, Any]]) -> bool:
-    """Whether a job's events show that it has ended, or was ended."""
-    return any(
-        event.get("name") in ("finish", "free", "clean")
-        or (event.get("name") == "exception" and (event.get("context") or {}).get("severity") == 0)
-        for event in eventlog
-    )
+def ends_in(eventlog: list[dict[str, Any]]) -> list[Any]:
+    """Return the events that show that a job has ended, or was ended: their names, or the types of
+    exceptions."""
+    found = []
+    for event in eventlog:
+        name, context = event.get("name"), event.get("context") or {}
+        if name in ("finish", "free", "clean"):
+            found.append(name)
+        elif name == "exception" and context.get("severity") == 0:
+            found.append(context.get("type"))
+    return found
 
 
 class PreemptionCounts:
@@ -287,7 +289,7 @@ class Part:
     """A part of preemption."""
 
     def __init__(self, shared: PreemptionState) -> None:
-        self._shared, self._host, self._classes = shared, shared.host, shared.classes
+        self.shared, self._host, self._classes = shared, shared.host, shared.classes
         self._waiting, self._running, self._active = shared.waiting, shared.running, shared.active
         self._counts = shared.counts
 

@@ -27,7 +27,7 @@ from flux.scheduler.site_policy.preemption.state import (
     TOO_LATE,
     Part,
     Victim,
-    has_ended,
+    ends_in,
     jobs_of_classes,
 )
 from flux.scheduler.site_policy.preemption.under_way import Preemption
@@ -89,7 +89,7 @@ MAX_OTHERS = 32
 class Choice(NamedTuple):
     """The choice of victims for a job."""
 
-    # the jobs that would have to end, in order of selection; empty: it preempts none
+    # the jobs that would have to end, in order of selection
     victims: tuple[Victim, ...]
     place: Place  # the resources that it would get
     reason: str | None  # why it preempts none, in a sentence; None if it does
@@ -132,7 +132,11 @@ class Takers(Part):
         classes = {one.terms.cls for one, time in zip(victims, times) if time <= now}
         next_search = min([time for time in times if time > now], default=inf)
         waits: dict[float, list[float]] = {}  # rank of a taker -> the waits of the classes below
-        for job in self._startable() if classes else ():
+        # the jobs that would start if there were room; if none may pass a waiting one, the heads
+        startable: Iterable[PendingJob] = self._host.pending_jobs(deferred=False)
+        if not self._host.decision.looks_past_heads:
+            startable = [job for job, _ in self._host.queue_order.heads()]
+        for job in startable if classes else ():
             one = self._waiting.get(job.jobid)
             if one is None:
                 continue
@@ -155,13 +159,6 @@ class Takers(Part):
         for number, one in enumerate(_different(takers)):
             when = now + number * SEARCH_INTERVAL_S / JOBS_PER_SEARCH
             self._host.call_at(when, partial(self.consider, one.job.jobid))
-
-    def _startable(self) -> Iterable[PendingJob]:
-        """Return the pending jobs that would start if there were room, in order; if no job may pass
-        a waiting one, the heads."""
-        if self._host.decision.looks_past_heads:
-            return self._host.pending_jobs(deferred=False)
-        return [job for job, _ in self._host.queue_order.heads()]
 
     def _is_free_to_take(self, one: Waiting) -> bool:
         jobid = one.job.jobid
@@ -192,7 +189,7 @@ class Takers(Part):
         if not unknown:
             deadline = now + self._classes.grace(victim.cls for victim in choice.victims)
             preemption = Preemption(
-                self._shared,
+                self.shared,
                 jobid,
                 one.terms.queue,
                 one.job.userid,
@@ -201,8 +198,10 @@ class Takers(Part):
                 now,
                 deadline,
                 deadline + self._running.clean_up(),
+                job=one.job,
+                places=[choice.place],
             )
-            preemption.begin(one, choice.place, choice.text())
+            preemption.begin(one, choice.text())
             return
 
         def told(found: dict[int, dict[str, Any] | None]) -> None:
@@ -213,11 +212,11 @@ class Takers(Part):
                     continue  # it has ended meanwhile
                 if answer is None:
                     self._running.jobs[victim].left_alone = True
-                elif has_ended(answer["eventlog"]):
+                elif ends_in(answer["eventlog"]):
                     self._running.ends(victim)
                 else:
                     known |= {victim}
-            self._shared.errors.guard(
+            self.shared.errors.guard(
                 f"preemption for {name_of(jobid)}", self.consider, jobid, known
             )
 
@@ -248,23 +247,23 @@ class Takers(Part):
         and some tens of trials on it. `waited`: its wait in seconds; default: sufficient."""
         host, job = self._host, one.job
         if one.terms.rank == NEITHER:
-            return _nothing("it waits for its reservation")
+            return no_choice("it waits for its reservation")
         if not host.planning.pool_can("plan"):
-            return _nothing("the pool of this scheduler cannot plan")
+            return no_choice("the pool of this scheduler cannot plan")
         if job.jobid in host.admission.deferred:
             cause = host.admission.why(job)
             if cause is not None:
-                return _nothing(cause.reason)
+                return no_choice(cause.reason)
         objection = self._objection(job)
         if objection is not None:
-            return _nothing(objection)
+            return no_choice(objection)
         if job.prefers is not None:
-            return _nothing(job.prefers[0])
+            return no_choice(job.prefers[0])
         if not host.decision.goes_first(job):
-            return _nothing("it is not the next to start")
+            return no_choice("it is not the next to start")
         found = self._candidates(one, waited)
         if not found:
-            return _nothing("no job of a lower rank runs where it could")
+            return no_choice("no job of a lower rank runs where it could")
         plan, now = host.planning.current(), host.now()
         grace = self._classes.grace(one.cls for one in found)
         assert plan is not None, "the pool can plan"
@@ -272,27 +271,27 @@ class Takers(Part):
         if start is None:
             start = plan.copy().earliest(job.resource_request)
         if start is not None and now < start <= now + grace + self._running.kill_timeout:
-            return _nothing("it starts soon without that")
+            return no_choice("it starts soon without that")
         longer = grace + self._running.clean_up()
         if now + longer >= job.latest:
-            return _nothing(TOO_LATE)
+            return no_choice(TOO_LATE)
         trial = Trial(plan, job.resource_request, longer, {job.jobid})
         if trial.fits():
-            return _nothing("it can start without that")
+            return no_choice("it can start without that")
         ending = self._running.about_to_end()
         for jobid in ending:
             trial.take_out(jobid)
         if ending and trial.fits():
-            return _nothing("jobs that are ending make room for it")
+            return no_choice("jobs that are ending make room for it")
         for jobid in ending:
             trial.put_back(jobid)
         victims = choose(found, trial)
         if victims is None:
             several = counted(len(found), "job")
-            return _nothing(f"it would not fit even if {several} of a lower rank ended")
+            return no_choice(f"it would not fit even if {several} of a lower rank ended")
         offer = trial.offer(partial(host.admission.second_look, job))
         if offer is None:
-            return _nothing("promises to others are in the way")
+            return no_choice("promises to others are in the way")
         place, refused = offer
         reason = self._beyond(victims, now)
         if reason is None and refused is not None:
@@ -339,6 +338,6 @@ def _different(takers: list[Waiting]) -> list[Waiting]:
     return list(different.values())[:JOBS_PER_SEARCH]
 
 
-def _nothing(reason: str) -> Choice:
-    """Return an empty choice, with its reason."""
-    return Choice((), ((), 0), reason)
+def no_choice(reason: str, victims: Iterable[Victim] = ()) -> Choice:
+    """Return the choice for a job that preempts none, or for which `victims` end already."""
+    return Choice(tuple(victims), ((), 0), reason)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
@@ -51,51 +52,34 @@ if TYPE_CHECKING:
 NOT_THERE = (errno.ENOENT, errno.EINVAL)
 
 
+@dataclass(eq=False)
 class Preemption(Part):
     """Running jobs that end for a pending one, the taker.
 
     They end after a grace; the taker has no promise, and its place is kept for it by placeholders.
     `Loan` is the other kind. Times are in seconds since the epoch.
-
-    Attributes:
-        taker (int): id of the job that is to start
-        queue (str): the taker's queue, or None
-        userid (int): the taker's user, or None
-        victims (dict): id -> `Victim`, a job that gives way
-        ranks (int): mask of the ranks on which the taker starts
-        decided, deadline (float): when the victims were chosen, and when they are to be ended
-        expected (float): expected start of the taker
-        job (PendingJob): the taker; None: it has not come back after a reload
-        places (list): its place; empty: unknown
-        placeholders (list): ids of allocations of the free parts of its place
-        state (str): `DECIDED`, `WARNED`, `ENDING` or `OVER`
-        held (set): ids of the victims that still hold resources
-        ended (set): ids of those ended by an exception of severity 0
     """
+
+    shared: PreemptionState
+    taker: int  # id of the job that is to start
+    queue: str | None  # the taker's queue
+    userid: int | None  # the taker's user
+    victims: dict[int, Victim]  # id -> job that gives way
+    ranks: int  # mask of the ranks on which the taker starts
+    decided: float  # when the victims were chosen
+    deadline: float  # when they are to be ended
+    expected: float  # expected start of the taker
+    state: str = DECIDED  # one of `LENT`, `DECIDED`, `WARNED`, `ENDING` and `OVER`
+    job: PendingJob | None = None  # the taker; None: it has not come back after a reload
+    places: list[Place] = field(default_factory=list)  # its place; empty: unknown
+    placeholders: list[int] = field(default_factory=list)  # ids of allocations of free parts of it
+    ended: set[int] = field(default_factory=set)  # ids of those ended by an exception of severity 0
 
     in_promise = False  # whether it is a `Loan`
 
-    def __init__(
-        self,
-        shared: PreemptionState,
-        taker: int,
-        queue: str | None,
-        userid: int | None,
-        victims: dict[int, Victim],
-        ranks: int,
-        decided: float,
-        deadline: float,
-        expected: float,
-    ) -> None:
-        super().__init__(shared)
-        self.taker, self.queue, self.userid = taker, queue, userid
-        self.victims, self.ranks = victims, ranks
-        self.decided, self.deadline, self.expected = decided, deadline, expected
-        self.job: PendingJob | None = None
-        self.places: list[Place] = []
-        self.placeholders: list[int] = []
-        self.state = DECIDED
-        self.held, self.ended = set(victims), set[int]()
+    def __post_init__(self) -> None:
+        super().__init__(self.shared)
+        self.held = set(self.victims)  # ids of the victims that still hold resources
         self._timer: Timer | None = None  # for the next step, or for the taker's start
         #: whether the taker is being started regardless of its place in the queue
         self._out_of_turn = False
@@ -131,13 +115,17 @@ class Preemption(Part):
 
     # -- its beginning -----------------------------------------------------------------------------
 
-    def begin(self, one: Waiting, place: Place, text: str) -> None:
-        """Record it, unless a present promise would break if the victims did not end. `place`: the
-        resources that `one` would get; `text`: describes the victims."""
-        host, job = self._host, one.job
-        self.job, self.places = job, [place]
-        lent = self._active.get(job.jobid)
-        if self._delays_others(lent):
+    def begin(self, one: Waiting, text: str) -> None:
+        """Record it, unless a present promise would break if the victims did not end. `text`:
+        describes these."""
+        host, lent = self._host, self._active.get(self.taker)
+        # Without the ends of the victims, and of a loan, which would be over, promises must hold.
+        running, ends, without = self._running, dict[int, float](), [self.taker]
+        if lent is not None:
+            ends = {jobid: as_end(running.own_end(jobid)) for jobid in lent.held}
+            without += lent.rests.values()
+        ends |= {jobid: self._planned_end(running.own_end(jobid)) for jobid in self.held}
+        if self._breaks_a_promise(ends, without):
             return
         one.tries += 1
         if lent is not None:
@@ -149,14 +137,14 @@ class Preemption(Part):
         # From now on the plan has another time for this job.
         self.defer_taker()
         names = ", ".join(map(name_of, self.victims))
-        host.log.info(f"preemption: {job.name} is to start by ending {names}: {text}")
-        self._shared.store(self._recorded)
+        host.log.info(f"preemption: {one.job.name} is to start by ending {names}: {text}")
+        self.shared.store(self._recorded)
         host.look_again()
 
     def enter(self) -> None:
         """Make it one of the current preemptions."""
         self._active[self.taker] = self
-        self._shared.engage()
+        self.shared.engage()
         for jobid in self.held:
             self._running.jobs[jobid].gives_way_to = self
             if self.in_promise or self.job is not None:
@@ -217,16 +205,6 @@ class Preemption(Part):
         """Keep what others have freed on the taker's ranks, unless that breaks a promise."""
         if self.keeps_ranks and not self._breaks_a_promise():
             self.keep()
-
-    def _delays_others(self, lent: Any) -> bool:
-        """Whether a present promise would break if the victims did not end. `lent`: the taker's
-        `Loan`, which would be over, or None."""
-        ends, rests = dict[int, float](), list[int]()
-        if lent is not None:
-            ends = {jobid: as_end(self._running.own_end(jobid)) for jobid in lent.held}
-            rests = list(lent.rests.values())
-        ends |= {jobid: self._planned_end(self._running.own_end(jobid)) for jobid in self.held}
-        return self._breaks_a_promise(ends, [self.taker, *rests])
 
     def _breaks_a_promise(
         self, ends: dict[int, float] | None = None, without: Collection[int] = ()
@@ -363,7 +341,7 @@ class Preemption(Part):
             # Storing took a while, and victims must get their full grace.
             self.expected += now - self.decided
             self.decided, self.deadline = now, now + grace
-            self._shared.store(self._recorded)
+            self.shared.store(self._recorded)
             return
         self.state = WARNED
         self.await_step()
@@ -410,7 +388,7 @@ class Preemption(Part):
         if self.in_promise and not self.victims:
             self.end(why)
         elif jobids:
-            self._shared.store()
+            self.shared.store()
 
     def _restore_end(self, jobid: int) -> None:
         """Restore the planned end of a victim that no longer gives way."""
@@ -453,7 +431,7 @@ class Preemption(Part):
         if self._timer is not None:
             self._timer.cancel()
         del self._active[self.taker]
-        self._shared.engage()
+        self.shared.engage()
         if self.placeholders:
             host.placeholders.free(self.placeholders)
             host.look_again()  # no pass would follow if this is not due to a message
@@ -467,16 +445,16 @@ class Preemption(Part):
         if plan is not None:
             plan.pin(self.taker, stays=False)
             plan.stale()  # it moves now if it has to, before a job starts
-        self._shared.store()
+        self.shared.store()
         if self._classes.entries:
-            host.readmit(self._shared.rule, self.taker)
-            self._shared.takers.search_soon()
+            host.readmit(self.shared.rule, self.taker)
+            self.shared.takers.search_soon()
 
     def _choose_anew(self, why: str, cause: str) -> None:
         """Choose victims again, unless that was done too often: the resources kept for the taker are
         lost. Done at once, before another job gets the remaining ones."""
         self.give_up(why, cause)
-        self._shared.takers.consider(self.taker)
+        self.shared.takers.consider(self.taker)
 
     # -- the start of the taker --------------------------------------------------------------------
 
@@ -485,7 +463,7 @@ class Preemption(Part):
         ended, any resources."""
         alloc = self._alloc_checked(job, plan)
         if alloc is None and self._host.decision.looks_past_heads:
-            raise JobDeferred(self._shared.rule, self._deferral())
+            raise JobDeferred(self.shared.rule, self._deferral())
         if alloc is None:
             # In strict order the jobs behind it wait for it, as before.
             raise InsufficientResources(self._deferral().text)
@@ -525,7 +503,7 @@ class Preemption(Part):
         before."""
         host, job = self._host, self.job
         if job and host.decision.looks_past_heads and job.jobid not in host.admission.deferred:
-            host.defer(job, JobDeferred(self._shared.rule, self._deferral()))
+            host.defer(job, JobDeferred(self.shared.rule, self._deferral()))
 
     def try_to_start(self) -> None:
         """Start the taker if it fits now; a queued one is started from the queue."""
@@ -543,7 +521,7 @@ class Preemption(Part):
     def _start_out_of_turn(self, job: PendingJob) -> None:
         """Start the taker if it fits now, regardless of others ahead of it; give up if another rule
         defers it."""
-        host, rule = self._host, self._shared.rule
+        host, rule = self._host, self.shared.rule
         self._out_of_turn = True
         try:
             alloc = host.allocate(job, host.planning.current())
@@ -659,7 +637,7 @@ class Preemption(Part):
     ) -> None:
         """Send a request about a job; ``done`` is called with 0 or an errno, which is reported
         unless it is one of `NOT_THERE`."""
-        what, errors = f"preemption: {method} of {name_of(jobid)}", self._shared.errors
+        what, errors = f"preemption: {method} of {name_of(jobid)}", self.shared.errors
 
         def answered(future: Any) -> None:
             error = 0
