@@ -12,6 +12,9 @@ from flux_engine.kernel.routing import Endpoint
 
 GUEST_REFUSED = "Request requires owner credentials"
 
+#: Maximum number of topics whose watchers are remembered.
+MAX_TOPICS = 1000
+
 
 class Listener(Endpoint):
     """An endpoint with watchers and futures.
@@ -25,6 +28,7 @@ class Listener(Endpoint):
         log_name (str): its name in the log
         inbox (deque): unhandled items: messages, and functions to call
         callbacks (int): futures whose callback is outstanding
+        matching (dict): (type, topic) of messages received -> the watchers for it, the newest first
     """
 
     def __init__(self, kernel, name, **credentials):
@@ -36,8 +40,8 @@ class Listener(Endpoint):
         self.callbacks = 0
         self.aux = {}
         self.last_message = kernel.time
-        self._exact = {}
-        self._globs = []
+        self.matching = {}
+        self._message_watchers = []
         kernel.endpoints[self.uuid] = self
 
     def close(self):
@@ -122,21 +126,23 @@ class Listener(Endpoint):
     # -- message watchers, the newest first ------------------------------------------------------
 
     def add_message_watcher(self, watcher):
-        if set(watcher.topic_glob) & set("*?["):
-            self._globs.insert(0, watcher)
-        else:
-            self._exact.setdefault(watcher.topic_glob, []).insert(0, watcher)
+        self._message_watchers.insert(0, watcher)
+        self.matching.clear()
 
     def remove_message_watcher(self, watcher):
-        for watchers in (self._globs, self._exact.get(watcher.topic_glob, [])):
-            if watcher in watchers:
-                watchers.remove(watcher)
+        self._message_watchers.remove(watcher)
+        self.matching.clear()
 
     def _matching(self, msg):
-        found = [w for w in self._exact.get(msg.topic, ()) if w.type_mask & msg.type]
-        for watcher in self._globs:
-            if watcher.type_mask & msg.type and fnmatch.fnmatchcase(msg.topic, watcher.topic_glob):
-                found.append(watcher)
-        if len(found) > 1:
-            found.sort(key=lambda watcher: -watcher.started)
+        key = msg.type, msg.topic
+        found = self.matching.get(key)
+        if found is None:
+            if len(self.matching) > MAX_TOPICS:
+                self.matching.clear()
+            found = self.matching[key] = [
+                watcher
+                for watcher in self._message_watchers
+                if watcher.type_mask & msg.type
+                and fnmatch.fnmatchcase(msg.topic, watcher.topic_glob)
+            ]
         return found

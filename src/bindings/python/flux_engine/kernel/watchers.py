@@ -214,10 +214,8 @@ class MessageWatcher(Watcher):
         self.type_mask = type_mask
         self.topic_glob = topic_glob
         self.rolemask = rolemask
-        self.started = 0
 
     def _arm(self):
-        self.started = next(self.task.kernel.serial)
         self.task.add_message_watcher(self)
 
     def _disarm(self):

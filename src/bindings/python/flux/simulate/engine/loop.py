@@ -189,11 +189,8 @@ class Scheduler(ModuleTask):
     def dispatch(self, item):
         # All messages come from the engine: no guests, and seldom more than one watcher.
         try:
-            [watcher] = self._exact[item.topic]
+            [watcher] = self.matching[item.type, item.topic]
         except (AttributeError, KeyError, ValueError):  # a function, or other watchers
-            super().dispatch(item)
-            return
-        if item.type != message.REQUEST or self._globs:
             super().dispatch(item)
             return
         try:
