@@ -102,7 +102,6 @@ class JobIngest(Service):
             if arg != "disable-validator":
                 raise OSError(errno.EINVAL, f"{arg}: unknown argument of job-ingest")
         self._ids = IdGenerator(float(ctx.attrs.get("broker.starttime") or ctx.kernel.clock.now()))
-        self._batch = []
         self.configure(ctx.config)
 
     def begin(self):
@@ -146,16 +145,14 @@ class JobIngest(Service):
             asked = self.rpc("feasibility.check", {"jobspec": jobspec})
             asked.then(self._feasible, msg, job, original)
         else:
-            self._queue(msg, job, original)
+            self._store(msg, job, original)
 
     def _feasible(self, future, msg, job, original):
         if self.is_allowed(future, msg):
-            self._queue(msg, job, original)
+            self._store(msg, job, original)
 
-    # -- batches -------------------------------------------------------------------------------------
-
-    def _queue(self, msg, job, original):
-        """Store a job, and show it to the job manager with the others of this turn."""
+    def _store(self, msg, job, original):
+        """Store a job, and show it to the job manager."""
         job["t_submit"] = now = self.kernel.time
         job["id"] = self._ids.next(now)
         where = jobid.kvs_dir(job["id"])
@@ -168,27 +165,17 @@ class JobIngest(Service):
                 ["put", where + ".eventlog", event],
             ]
         )
-        if not self._batch:
-            self.defer(self._flush)
-        self._batch.append((msg, job))
+        self.rpc("job-manager.submit", {"jobs": [job]}).then(self._announced, msg, job)
 
-    def _flush(self):
-        batch, self._batch = self._batch, []
-        jobs = [job for _, job in batch]
-        self.rpc("job-manager.submit", {"jobs": jobs}).then(self._announced, batch)
-
-    def _announced(self, future, batch):
+    def _announced(self, future, msg, job):
         try:
-            errors = dict(future.body["errors"])
+            for _, text in future.body["errors"]:
+                self._refuse(msg, job, errno.EINVAL, text)
+                return
         except OSError as exc:
-            for msg, job in batch:
-                self._refuse(msg, job, exc.errno, exc.strerror)
+            self._refuse(msg, job, exc.errno, exc.strerror)
             return
-        for msg, job in batch:
-            if job["id"] in errors:
-                self._refuse(msg, job, errno.EINVAL, errors[job["id"]])
-            else:
-                self.respond(msg, {"id": job["id"]})
+        self.respond(msg, {"id": job["id"]})
 
     def _refuse(self, msg, job, errnum, text):
         self.ctx.kvs.commit([["unlink", jobid.kvs_dir(job["id"])]])

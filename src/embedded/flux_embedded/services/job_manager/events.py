@@ -34,8 +34,7 @@ class Events:
     def __init__(self, service):
         self.service = service
         self.readers = service.keep()  # requests for the journal
-        self.puts = []
-        self.lines = {}
+        self.puts = []  # changes of the KVS that are to be committed
         self.outbox = []
         self.journal = []
         self.nesting = 0
@@ -123,7 +122,7 @@ class Events:
         """Put an event that was applied into the eventlog and the journal."""
         context = event.get("context")
         line = eventlog.encode(event["timestamp"], event["name"], context)
-        self.lines.setdefault(job.eventlog, []).append(line)
+        self.puts.append(["append", job.eventlog, line])
         self.journal_event(job, event)
         self.schedule()
 
@@ -181,7 +180,6 @@ class Events:
             function(*args)
 
     def commit(self):
-        ops = self.puts + [["append", key, "".join(text)] for key, text in self.lines.items()]
-        self.puts, self.lines = [], {}
-        if ops:
-            self.service.ctx.kvs.commit(ops)
+        puts, self.puts = self.puts, []
+        if puts:
+            self.service.ctx.kvs.commit(puts)
