@@ -18,28 +18,23 @@ pointer_to("flux_watcher_t *", watchers.Watcher)
 @function
 def flux_reactor_run(r, flags):
     """int flux_reactor_run (flux_reactor_t *r, int flags)"""
-    if _is_service(r):
+    if r.is_service:
         text = "reactor_run: the job manager's reactor is running already"
         raise OSError(errno.EDEADLK, text)
     return r.reactor_run(flags)
 
 
-def _is_service(r):
-    """Whether it is the reactor of a builtin service, where only plugins use the bindings: it is not run or stopped by them."""
-    return getattr(r, "service", None) is not None
-
-
 @function
 def flux_reactor_stop(r):
     """void flux_reactor_stop (flux_reactor_t *r)"""
-    if not _is_service(r):
+    if not r.is_service:
         r.reactor_stop(0)
 
 
 @function
 def flux_reactor_stop_error(r):
     """void flux_reactor_stop_error (flux_reactor_t *r)"""
-    if not _is_service(r):
+    if not r.is_service:
         r.reactor_stop(-1)
         return
     # The bindings stop the reactor because of an exception, to raise it afterwards.
@@ -47,7 +42,7 @@ def flux_reactor_stop_error(r):
 
     exception = Flux.set_exception(None)
     if exception is not None:
-        r.service.report(exception)
+        r.report(exception)
 
 
 functions({"double flux_reactor_now (flux_reactor_t *r)": lambda r: r.kernel.time})

@@ -40,7 +40,7 @@ def methods_of(instance):
     """{topic: (streaming, keys that its handler's source mentions)}."""
     found = {}
     for endpoint in instance.kernel.services.values():
-        service = getattr(endpoint, "service", None)
+        service = endpoint if endpoint.is_service else None
         for method in METHODS.keys() - {"shutdown", "disconnect"} if service else ():
             found[f"{service.name}.{method}"] = (False, ["op", "flags"])
         for topic, (function, _, streaming, form, _) in service.methods.items() if service else ():

@@ -205,4 +205,4 @@ def test_payload_that_is_not_json(broker, client):
     assert answer.errnum == errno.EIO and "cannot be sent" in answer.payload_str
     client.send("attr.get", '{"name": "size"}', tag=2)
     assert client.receive().errnum == 0
-    odd.task.close()
+    odd.close()

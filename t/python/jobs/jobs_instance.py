@@ -30,7 +30,7 @@ class Scheduler(Service):
     def __init__(self, ctx, mode="unlimited", limit=None, partial_ok=True, auto=None):
         super().__init__(ctx)
         self.methods["feasibility.check"] = self.methods["sched.check"]
-        self.kernel.add_service("feasibility", self.task)
+        self.kernel.add_service("feasibility", self)
         self.seen = []
         self.auto = auto
         self.requests = {}
@@ -129,7 +129,7 @@ class JobsInstance(InProcess):
         return self.sched
 
     def unload_sched(self):
-        self.sched.task.close()
+        self.sched.close()
         self.run()
 
     def rpc(self, topic, payload=None):

@@ -238,13 +238,13 @@ def test_unload_and_reload(inst):
 def test_a_second_hello_replaces_the_scheduler(inst):
     first = inst.load_sched()
     id = inst.submit()
-    inst.kernel.remove_service("sched", first.task)
-    inst.kernel.remove_service("feasibility", first.task)
+    inst.kernel.remove_service("sched", first)
+    inst.kernel.remove_service("feasibility", first)
     second = inst.load_sched()
     assert [body["id"] for body in second.of("alloc")] == [id]
-    first.task.close()
+    first.close()
     inst.run()
-    assert inst.jm.sched.sender is second.task
+    assert inst.jm.sched.sender is second
     second.allocate(id)
     inst.run()
     assert inst.state(id) == RUN

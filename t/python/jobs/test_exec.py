@@ -145,7 +145,7 @@ def test_another_execution_service(inst):
         mine.respond(msg, {"id": id, "type": kind, "data": data})
     inst.run()
     assert inst.events(id)[-6:] == ["release", "exception", "finish", "release", "free", "clean"]
-    mine.task.close()
+    mine.close()
 
 
 @pytest.mark.parametrize("payload", [{}, {"service": 3}, {"service": "a.b"}, {"service": ""}])

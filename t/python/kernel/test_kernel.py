@@ -221,7 +221,7 @@ def test_disconnect_notice_to_every_service_ever_addressed(kernel):
 def test_requests_to_a_module_that_leaves_fail(kernel, h):
     future = h.rpc("echo.park")
     kernel.run_until_idle()
-    kernel.echo.task.close()
+    kernel.echo.close()
     with pytest.raises(OSError, match="module disconnect") as info:
         future.get()
     assert info.value.errno == errno.EHOSTUNREACH
@@ -234,9 +234,9 @@ def test_untagged_requests_are_not_kept_and_come_back_only_if_never_read(kernel,
     ).start()
     h.send_untagged("echo.park", {"n": 1})
     kernel.run_until_idle()
-    assert len(kernel.echo.parked) == 1 and not kernel.echo.task.unanswered
+    assert len(kernel.echo.parked) == 1 and not kernel.echo.unanswered
     h.send_untagged("echo.park", {"n": 2})
-    kernel.echo.task.close()
+    kernel.echo.close()
     h.timer_watcher_create(1, lambda *args: h.reactor_stop()).start()
     h.reactor_run()
     assert answers == [errno.ENOSYS]

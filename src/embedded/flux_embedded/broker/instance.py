@@ -189,7 +189,7 @@ class Instance:
             if name in self.modules.table:
                 self.modules.kill(name)
         for service in reversed(self.infra):
-            service.task.on_exit = lambda task, exc: task.close()
+            service.on_exit = lambda task, exc: task.close()
             self.handle.rpc(f"{service.name}.shutdown", flags=RPC_NORESPONSE)
         self.kernel.run_until_idle()
         self.handle.task.close()

@@ -120,7 +120,7 @@ class ModuleManager(Service):
             raise OSError(errno.EINVAL, text)
         # With flux-core the others have files of their own, and can be unloaded.
         path = "builtin" if name in PERMANENT else module.__file__
-        return _Module(name, path, service.task, service)
+        return _Module(name, path, service, service)
 
     def _start(self, module):
         if module.service is not None:

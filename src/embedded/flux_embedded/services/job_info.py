@@ -107,7 +107,7 @@ class EventlogWatch:
         self._kvs.watch(where, self._changed)
 
     def _changed(self):
-        self.service.task.post(self.look)
+        self.service.post(self.look)
 
     def look(self):
         """Send the events that are new."""

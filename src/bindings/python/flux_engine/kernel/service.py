@@ -53,73 +53,8 @@ def request(method, guest=False, streaming=False, form=None, later=False):
     return mark
 
 
-class ServiceTask(Task):
-    """A task that hands requests straight to its service's table of methods."""
-
-    def __init__(self, kernel, service):
-        super().__init__(kernel, service.name, self._serve)
-        self.service = service
-
-    def _serve(self):
-        self.service.begin()
-        self.reactor_run()
-
-    def shut_down(self):
-        try:
-            self.service.stop()
-        finally:
-            super().shut_down()
-
-    def _dispatch_request(self, msg):
-        entry = self.service.methods.get(msg.topic)
-        if entry is None:
-            super()._dispatch_request(msg)
-            return
-        function, guest, streaming, form, respond = entry
-        if not guest and not msg.rolemask & message.ROLE_OWNER:
-            self.respond_error(msg, errno.EPERM, GUEST_REFUSED)
-        elif streaming and not msg.flags & message.FLAG_STREAMING:
-            self.respond_error(msg, errno.EPROTO)
-        else:
-            self.guard(self._handle, msg, function, form, respond)
-
-    def _handle(self, msg, function, form, respond):
-        """Handle a request whose payload has the form that its method accepts. Malformed: it has not."""
-        try:
-            if form is None:
-                if not isinstance(msg.body, dict):
-                    msg.set_text(None)
-            elif form is not object:
-                check_form(msg.body, form, msg.topic)
-        except (ValueError, RecursionError) as exc:
-            raise Malformed(f"{msg.topic}: {exc}") from None
-        answer = function(msg)
-        if respond is not None:
-            respond(msg, answer)
-
-    def guard(self, function, *args):
-        try:
-            function(*args)
-        except Exception as exc:  # one bad request must not cost the instance a service
-            self._failed(exc, args[0] if args and isinstance(args[0], Message) else None)
-
-    def _failed(self, exc, msg):
-        """Handling of a message, or of a watcher's event (None), has raised: log the exception, or answer with it."""
-        if isinstance(exc, OSError):
-            number, text = exc.errno or errno.EIO, exc.strerror or str(exc)
-        else:
-            number, text = errno.EIO, f"{type(exc).__name__}: {exc}"
-            self.service.report(exc)
-        if isinstance(exc, Malformed):
-            self.service.log(LOG_DEBUG, exc.detail)
-        if msg is None:
-            self.service.log(LOG_ERR, f"{self.name}: {text}")
-        elif msg.type == message.REQUEST:
-            self.respond_error(msg, number, text)
-
-
-class Service:
-    """A builtin service.
+class Service(Task):
+    """A builtin service, which is a task: its `methods` answer requests.
 
     Args:
         ctx: the broker's context: ``ctx.kernel``, ``ctx.attrs``, ``ctx.config``, the contents of a real
@@ -128,19 +63,17 @@ class Service:
 
     Attributes:
         h (Flux): its handle
-        respond, respond_error: those of its `Endpoint`
         methods (dict): topic -> (handler, guests allowed, streaming only, form of the payload, function that answers or None)
     """
 
     name = ""
+    is_service = True
 
     def __init__(self, ctx, *args):
+        super().__init__(ctx.kernel, self.name, self._serve)
         self.ctx = ctx
         self.args = args
-        self.kernel = ctx.kernel
-        self.task = ServiceTask(ctx.kernel, self)
-        self.h = Flux(self.task)
-        self.respond, self.respond_error = self.task.respond, self.task.respond_error
+        self.h = Flux(self)
         self.methods = {}
         self._kept = []
         self.serve(self)
@@ -179,14 +112,73 @@ class Service:
 
     def start(self):
         """Register the service's name and start answering. FileExistsError: the name is taken."""
-        self.kernel.add_service(self.name, self.task)
-        self.task.start()
+        self.kernel.add_service(self.name, self)
+        super().start()
+
+    def _serve(self):
+        self.begin()
+        self.reactor_run()
+
+    def shut_down(self):
+        try:
+            self.stop()
+        finally:
+            super().shut_down()
 
     def begin(self):
         """Called in the service's own greenlet before it answers anything; may block."""
 
     def stop(self):
         """Called when the service is unloaded; its task is closed afterwards."""
+
+    # -- handling requests -----------------------------------------------------------------------
+
+    def _dispatch_request(self, msg):
+        entry = self.methods.get(msg.topic)
+        if entry is None:
+            super()._dispatch_request(msg)
+            return
+        function, guest, streaming, form, respond = entry
+        if not guest and not msg.rolemask & message.ROLE_OWNER:
+            self.respond_error(msg, errno.EPERM, GUEST_REFUSED)
+        elif streaming and not msg.flags & message.FLAG_STREAMING:
+            self.respond_error(msg, errno.EPROTO)
+        else:
+            self.guard(self._handle, msg, function, form, respond)
+
+    def _handle(self, msg, function, form, respond):
+        """Handle a request whose payload has the form that its method accepts. Malformed: it has not."""
+        try:
+            if form is None:
+                if not isinstance(msg.body, dict):
+                    msg.set_text(None)
+            elif form is not object:
+                check_form(msg.body, form, msg.topic)
+        except (ValueError, RecursionError) as exc:
+            raise Malformed(f"{msg.topic}: {exc}") from None
+        answer = function(msg)
+        if respond is not None:
+            respond(msg, answer)
+
+    def guard(self, function, *args):
+        try:
+            function(*args)
+        except Exception as exc:  # one bad request must not cost the instance a service
+            self._failed(exc, args[0] if args and isinstance(args[0], Message) else None)
+
+    def _failed(self, exc, msg):
+        """Handling of a message, or of a watcher's event (None), has raised: log the exception, or answer with it."""
+        if isinstance(exc, OSError):
+            number, text = exc.errno or errno.EIO, exc.strerror or str(exc)
+        else:
+            number, text = errno.EIO, f"{type(exc).__name__}: {exc}"
+            self.report(exc)
+        if isinstance(exc, Malformed):
+            self.log(LOG_DEBUG, exc.detail)
+        if msg is None:
+            self.log(LOG_ERR, f"{self.name}: {text}")
+        elif msg.type == message.REQUEST:
+            self.respond_error(msg, number, text)
 
     # -- shorthand -------------------------------------------------------------------------------
 
@@ -216,7 +208,7 @@ class Service:
         """Call ``method(msg)`` for events whose topic begins with `topic`."""
         self.notify("event.subscribe", {"topic": topic})
         MessageWatcher(
-            self.task, lambda h, watcher, msg, args: method(msg), message.EVENT, topic + "*"
+            self, lambda h, watcher, msg, args: method(msg), message.EVENT, topic + "*"
         ).start()
 
     def log(self, level, text):
@@ -229,7 +221,7 @@ class Service:
 
     def defer(self, function):
         """Call ``function()`` when all messages queued now have been handled: costly work once for all events of a turn."""
-        self.kernel.call_soon(lambda: self.task.post(function))
+        self.kernel.call_soon(lambda: self.post(function))
 
     def now(self):
         """The time, in seconds since the epoch: the kernel's, never the machine's."""
@@ -237,4 +229,4 @@ class Service:
 
     def timer(self, after, callback):
         """Call ``callback()`` after `after` seconds; returns the started watcher."""
-        return TimerWatcher(self.task, lambda *event: callback(), after).start()
+        return TimerWatcher(self, lambda *event: callback(), after).start()

@@ -25,8 +25,11 @@ class Task(Listener):
             ``body()``, which is run by `start`
 
     Attributes:
+        is_service (bool): it is a builtin service, where only plugins use the bindings: they do not run or stop its reactor
         on_exit: None, or ``on_exit(task, exception_or_None)``, called when the body returned
     """
+
+    is_service = False
 
     def __init__(self, kernel, name, body=None, **credentials):
         super().__init__(kernel, name, **credentials)

@@ -34,7 +34,7 @@ class ExecJob:
     def set_alarm(self, when, function):
         """Call ``function()`` at a time, instead of the one set before."""
         self.cancel_alarm()
-        post = self.service.task.post  # in the service's own greenlet
+        post = self.service.post  # in the service's own greenlet
         self.alarm = self.service.kernel.call_at(when, lambda: post(function))
 
     def cancel_alarm(self):

@@ -78,7 +78,7 @@ class Process:
 
     def _watch(self, name, pipe):
         read = lambda *args: self._read(name)
-        watcher = FDWatcher(self.service.task, read, pipe.fileno(), POLLIN).start()
+        watcher = FDWatcher(self.service, read, pipe.fileno(), POLLIN).start()
         self._streams[name] = (pipe, watcher)
 
     # -- output and end ------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Process:
 
     def _exited(self):
         self._unwatch = None
-        self.service.task.post(self._reap)
+        self.service.post(self._reap)
 
     def _reap(self):
         if self.status is not None:

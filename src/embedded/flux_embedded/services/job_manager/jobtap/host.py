@@ -31,7 +31,7 @@ class PluginFlux(Flux):
 
     def __init__(self, service, plugin_resources):
         # The base class's __init__ is not called: it would replace the task's own handle.
-        self.task = service.task
+        self.task = service
         self.kernel = service.kernel
         self.plugin_resources = plugin_resources
 

@@ -93,7 +93,7 @@ class Jobtap(Part):
     @contextmanager
     def guest(self, plugin, what="callback"):
         """While code of `plugin` runs: it owns its watchers and futures; prologs and epilogs it starts end if it fails."""
-        task = self.service.task
+        task = self.service
         former, task.handle = task.handle, plugin.handle
         self._guests.append(plugin)
         perilogs = self.hosts[plugin].perilogs
@@ -106,7 +106,7 @@ class Jobtap(Part):
 
     def is_running_plugin(self):
         """Whether a plugin's code is running; the job manager's task is the running one then."""
-        return bool(self._guests) and self.service.kernel.running is self.service.task
+        return bool(self._guests) and self.service.kernel.running is self.service
 
     # -- calling -----------------------------------------------------------------------------------
 
