@@ -376,34 +376,6 @@ def test_when_warns_of_a_queue_that_is_stopped_or_disabled(flux_sched, queue, st
     assert warnings == ([warning] if warning else [])
 
 
-@pytest.mark.parametrize(
-    "argv, system",
-    [
-        (["-t", "90"], {"duration": 5400.0}),
-        (["-t", "1.5"], {"duration": 90.0}),
-        (["-t", "2h"], {"duration": 7200.0}),
-        (["--setattr=system.licenses.matlab=2"], {"licenses": {"matlab": 2}}),
-        (["--setattr=licenses.matlab=2"], {"licenses": {"matlab": 2}}),
-        (['--setattr=placement={"level": "rack"}'], {"placement": {"level": "rack"}}),
-        (["--setattr=memory=4G"], {"memory": "4G"}),
-        (["--setattr=early"], {"early": 1}),
-    ],
-)
-def test_options_mean_what_they_mean_to_submit(flux_sched, argv, system):
-    flux_sched(["when", *argv])
-    asked = flux_sched.asked[0][1]["jobspec"]["attributes"]["system"]
-    assert {key: asked[key] for key in system} == system
-
-
-def test_constraints_as_in_submit(flux_sched):
-    answer = {"now": NOW, "made": NOW, "verdict": "now", "start": NOW, "ranks": None}
-    flux_sched(["when", "--requires", "bigmem and not rack3"], when=answer)
-    system = flux_sched.asked[0][1]["jobspec"]["attributes"]["system"]
-    assert system["constraints"] == {
-        "and": [{"properties": ["bigmem"]}, {"not": [{"properties": ["rack3"]}]}]
-    }
-
-
 def test_windows(flux_sched):
     kinds = [{"kind": "16 cores", "total": 8, "steps": [[5, NOW + 3600], [2, NOW + 8 * 3600]]}]
     kinds.append({"kind": "2 cores", "total": 3, "steps": []})

@@ -69,8 +69,10 @@ class TopView:
         columns and `height` lines."""
         now = answer["now"]
         clock = self._context.time
-        rows: list[tuple[object, ...]]
-        columns: tuple[str, ...]
+
+        def until(start: float) -> tuple[str, str]:
+            return clock(start, now), format_duration(start - now) if start > now else ""
+
         stats = answer["stats"]
         nodes = "  ".join(f"{count} {state}" for state, count in answer["nodes"].items() if count)
         rate = "{passes:.1f} per second   {starts:.1f} job starts per second   "
@@ -97,27 +99,22 @@ class TopView:
         for one in answer.get("amounts", ()):
             name = printable(one["amount"])
             lines.append(f"{name:<7} {one['in_use']} of {one['total']} in use")
-        if answer["reasons"]:
-            rows = [
-                (one["queue"] or "-", one["count"], _WAIT_TEXTS.get(one["kind"], one["kind"]))
-                for one in answer["reasons"]
-            ]
-            lines += ["", *format_table(("QUEUE", "JOBS", "WAIT FOR"), rows, ("JOBS",))]
-        if answer["promises"]:
-            rows = []
-            for one in answer["promises"]:
-                wait = format_duration(one["start"] - now)
-                rows.append((one["name"], one["nodes"], clock(one["start"], now), wait))
-            columns = ("NEXT PROMISES", "NODES", "START", "IN")
-            lines += ["", *format_table(columns, rows, ("NODES",))]
-        if answer["reservations"]:
-            rows = []
-            for one in answer["reservations"]:
-                wait = format_duration(one["start"] - now) if one["start"] > now else ""
-                start = clock(one["start"], now)
-                rows.append((one["name"], one["state"], one["nodes"], start, wait))
-            columns = ("RESERVATION", "STATE", "NODES", "START", "IN")
-            lines += ["", *format_table(columns, rows, ("NODES",))]
+        reasons = [
+            (one["queue"] or "-", one["count"], _WAIT_TEXTS.get(one["kind"], one["kind"]))
+            for one in answer["reasons"]
+        ]
+        promises = [(one["name"], one["nodes"], *until(one["start"])) for one in answer["promises"]]
+        reservations = [
+            (one["name"], one["state"], one["nodes"], *until(one["start"]))
+            for one in answer["reservations"]
+        ]
+        for head, rows in (
+            (("QUEUE", "JOBS", "WAIT FOR"), reasons),
+            (("NEXT PROMISES", "NODES", "START", "IN"), promises),
+            (("RESERVATION", "STATE", "NODES", "START", "IN"), reservations),
+        ):
+            if rows:
+                lines += ["", *format_table(head, rows, ("JOBS", "NODES"))]
         shown = [printable(line) for line in lines[: max(1, height - 1)]]
         if len(lines) > len(shown):
             shown[-1] = f"... {len(lines) - len(shown) + 1} more lines: make the window taller"
