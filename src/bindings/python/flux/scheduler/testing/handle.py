@@ -13,7 +13,6 @@ import errno
 import importlib
 import json
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from flux.scheduler.testing.reactor import SchedulerTask
@@ -55,7 +54,6 @@ class FakeHandle(Flux):
         super().__init__(SchedulerTask(instance.reactor, name))
         self.instance = instance
         self.watchers = self.task.watchers  # the active watchers
-        self.subscriptions: list[str] = []  # topics of subscribed events
         self.stopped: int | None = None  # None while its reactor runs, then 0, or -1 after an error
         self.in_reactor = False  # whether the scheduler's reactor runs, or has run
         self._bindings, self._kept = _bindings_handle(name)
@@ -67,25 +65,6 @@ class FakeHandle(Flux):
     @property
     def closed(self) -> bool:
         return bool(self.task.closed)
-
-    # -- requests and events -----------------------------------------------------------------------
-
-    def service_unregister(self, name: str) -> Any:
-        return self.rpc("service.remove", {"service": name})
-
-    def event_subscribe(self, topic: str) -> int:
-        """Receive events whose topics begin with `topic`."""
-        self.subscriptions.append(topic)
-        return 0
-
-    def event_unsubscribe(self, topic: str) -> int:
-        self.subscriptions.remove(topic)
-        return 0
-
-    def event_send(self, topic: str, payload: Any = None) -> int:
-        """Publish an event; only the scheduler itself receives events here."""
-        self.instance.publish(topic, payload)
-        return 0
 
     def close(self) -> None:
         """Destroy the watchers: the module is gone."""
@@ -115,29 +94,9 @@ class FakeHandle(Flux):
         """Note the scheduler, which begins to run (`flux.scheduler.host.Host`)."""
         self.instance.scheduler_runs(scheduler)
 
-    # -- the broker --------------------------------------------------------------------------------
-
     def log(self, level: int, text: str) -> None:
         """Log a line at a syslog level, 0 to 7."""
         self.instance.log.append((level, text))
-
-    def attr_get(self, name: str) -> str:
-        try:
-            return str(self.instance.attributes[name])
-        except KeyError:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
-
-    def get_rank(self) -> int:
-        return 0
-
-    def conf_get(self, key: str | None = None, default: Any = None, update: bool = False) -> Any:
-        """Return the configuration, or the value of a dotted key, or `default`."""
-        value: Any = self.instance.config
-        for part in () if key is None else key.split("."):
-            if not isinstance(value, Mapping) or part not in value:
-                return default
-            value = value[part]
-        return json.loads(json.dumps(value))
 
     # -- functions of the bindings that take a handle (flux.scheduler.host) ------------
 

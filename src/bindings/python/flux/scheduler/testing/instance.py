@@ -110,6 +110,12 @@ class FakeInstance:
         self.job_info = JobInfo(self)
         self.kvs = KeyValueStore(self)
         self.broker = Names(self.reactor)
+        self.add_service("attr", {"get": self._attribute})
+        self.add_service("config", {"get": lambda asked: self.config})
+        #: topics of events to which the scheduler has subscribed
+        self.subscriptions: list[str] = []
+        subscribe = lambda asked: self.subscriptions.append(asked["topic"])
+        self.add_service("event", {"subscribe": subscribe})
         #: the scheduler's handle, even after its end
         self.handle: FakeHandle | None = None
         #: the exception that ended the scheduler
@@ -183,6 +189,7 @@ class FakeInstance:
             self.scheduler.finish()
         self.handle.close()
         self.resource.stream = None
+        self.subscriptions.clear()
         unanswered, self._unanswered = self._unanswered, {}
         self.job_manager.scheduler_gone()
         for msg in unanswered.values():
@@ -332,6 +339,11 @@ class FakeInstance:
             f" it is at {place(frame, self._path)}"
         )
 
+    def _attribute(self, asked: Any) -> dict[str, str]:
+        if asked["name"] not in self.attributes:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return {"value": self.attributes[asked["name"]]}
+
     @property
     def errors(self) -> list[str]:
         """The messages logged at ``err`` or worse."""
@@ -413,9 +425,8 @@ class FakeInstance:
     def publish(self, topic: str, payload: Any = None) -> None:
         """Publish an event, which the scheduler receives in the next turn if it has subscribed to
         it."""
-        handle = self.handle
-        if handle is not None and any(topic.startswith(one) for one in handle.subscriptions):
-            handle.task.receive(FakeMessage(topic, payload_text(payload), type=EVENT))
+        if self.handle is not None and any(map(topic.startswith, self.subscriptions)):
+            self.handle.task.receive(FakeMessage(topic, payload_text(payload), type=EVENT))
 
     def add_service(self, name: str, methods: dict[str, Callable[[Any], Any]]) -> None:
         """Add a service that the scheduler under test queries.
