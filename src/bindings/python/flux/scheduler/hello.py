@@ -288,20 +288,10 @@ class Hello:
 
     def _restart(self, jobid: int) -> None:
         what = f"hello: raising an exception on {name_of(jobid)}"
+        note = "failed to reallocate R for running job"
 
-        def report(future: Any) -> None:
-            try:
-                future.get()
-            except Exception as exc:
-                self.errors.report(f"{what}: {exc}")
+        def restart() -> None:
+            future = job_raise_async(self.handle, jobid, "scheduler-restart", 0, note)
+            future.then(lambda future: self.errors.guard(what, future.get))
 
-        try:
-            job_raise_async(
-                self.handle,
-                jobid,
-                "scheduler-restart",
-                0,
-                "failed to reallocate R for running job",
-            ).then(report)
-        except Exception as exc:
-            self.errors.report(f"{what}: {exc}")
+        self.errors.guard(what, restart)
