@@ -202,25 +202,16 @@ class AllocRequest:
             raise TypeError(f"annotate(): expected a dict, got {quote(annotations)}")
         sched = annotations.get("sched")
         if isinstance(sched, dict):
-            shown = self._shown
-            if None in sched.values():
-                sched = {
-                    key: value
-                    for key, value in sched.items()
-                    if value is not None or (shown and key in shown)
-                }
-                annotations = dict(annotations)
-                if sched:
-                    annotations["sched"] = sched
-                else:
+            before = self._shown or {}
+            sent = {
+                key: value for key, value in sched.items() if value is not None or key in before
+            }
+            shown = {**before, **sent}
+            self._shown = {key: value for key, value in shown.items() if value is not None} or None
+            if len(sent) < len(sched):
+                annotations = {**annotations, "sched": sent}
+                if not sent:
                     del annotations["sched"]
-            for key, value in sched.items():
-                if value is not None:
-                    if shown is None:
-                        shown = self._shown = {}
-                    shown[key] = value
-                elif shown:
-                    shown.pop(key, None)
         if annotations:
             if self.table is not None:
                 self.table.note_sender(self)
