@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 from typing import Any, Union
 
-from flux.core.handle import Flux
-from flux.rpc import Future
-
 class JobID(int):
     def __new__(cls, value: Union[int, str]) -> JobID: ...
     @property
@@ -16,10 +13,6 @@ class JobID(int):
 class JobspecV1:
     jobspec: dict[str, Any]
     def __init__(self, **kwargs: Any) -> None: ...
-
-def job_raise_async(
-    h: Flux, jobid: Union[int, str], type: str, severity: int = ..., note: Any = ...
-) -> Future: ...
 
 class JobInfo:
     @property

@@ -16,7 +16,6 @@ from flux.scheduler import messages
 from flux.scheduler.host import (
     counted,
     get_key_direct,
-    job_raise_async,
     kvs_dir,
     looked_up,
     name_of,
@@ -288,10 +287,7 @@ class Hello:
 
     def _restart(self, jobid: int) -> None:
         what = f"hello: raising an exception on {name_of(jobid)}"
-        note = "failed to reallocate R for running job"
-
-        def restart() -> None:
-            future = job_raise_async(self.handle, jobid, "scheduler-restart", 0, note)
-            future.then(lambda future: self.errors.guard(what, future.get))
-
-        self.errors.guard(what, restart)
+        raised = {"id": jobid, "type": "scheduler-restart", "severity": 0}
+        raised["note"] = "failed to reallocate R for running job"
+        answered = lambda future: self.errors.guard(what, future.get)
+        self.errors.guard(what, lambda: self.handle.rpc("job-manager.raise", raised).then(answered))

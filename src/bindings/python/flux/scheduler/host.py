@@ -516,8 +516,8 @@ class Host:
 
 # -- functions of the bindings that take a handle ------------------------------------------------
 #
-# Those of flux.kvs and flux.job need a handle of the bindings; to import these modules takes longer
-# than to import the scheduler, and a simulation needs neither. Another kind of handle, as in
+# Those of flux.kvs need a handle of the bindings; to import it takes longer than to import the
+# scheduler, and a simulation does not need it. Another kind of handle, as in
 # flux.scheduler.testing, has them as methods. They are looked up on its class, since a handle of
 # the bindings looks up unknown names in the C library.
 
@@ -562,13 +562,3 @@ def KVSTxn(handle: Any) -> Any:
     import flux.kvs
 
     return flux.kvs.KVSTxn(handle)
-
-
-def job_raise_async(handle: Any, jobid: int, kind: str, severity: int, note: str) -> Any:
-    """Raise an exception on a job, of a type such as ``scheduler-restart``; severity 0 ends the
-    job. Return a future."""
-    if hasattr(type(handle), "raise_job_exception"):
-        return handle.raise_job_exception(jobid, kind, severity, note)
-    import flux.job
-
-    return flux.job.job_raise_async(handle, jobid, kind, severity, note)

@@ -114,10 +114,6 @@ class FakeHandle(Flux):
     def kvs_transaction(self) -> FakeTransaction:
         return FakeTransaction(self)
 
-    def raise_job_exception(self, jobid: int, type: str, severity: int, note: str) -> Any:
-        payload = {"id": jobid, "type": type, "severity": severity, "note": note}
-        return self.rpc("job-manager.raise", payload)
-
 
 class HandleWithoutEstimates(FakeHandle):
     """A handle whose scheduler sends users no estimates and reasons."""
