@@ -25,12 +25,9 @@ _URI = re.compile(r"[A-Za-z_][\w-]*(\.[A-Za-z_][\w-]*)*(:[A-Za-z_]\w*)?", re.ASC
 #: Writer of an R without one (RFC 20); not a pool of the library.
 DEFAULT_WRITER = "fluxion"
 
-_found: dict[str, Any] = {}
-
 
 def find_pool_class(uri: Any) -> Any:
-    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``. Values are
-    cached, failures are not.
+    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``.
 
     ``-`` reads as ``_``; a name without a dot is also looked up in `flux.resource`.
 
@@ -39,8 +36,6 @@ def find_pool_class(uri: Any) -> Any:
     """
     if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
         raise ValueError("expected MODULE or MODULE:CLASS")
-    if uri in _found:
-        return _found[uri]
     name, _, attribute = uri.partition(":")
     name, attribute = name.replace("-", "_"), attribute or "pool_class"
     reason = f"no module {name}"
@@ -53,7 +48,6 @@ def find_pool_class(uri: Any) -> Any:
             continue
         found = getattr(module, attribute, None)
         if found is not None:
-            _found[uri] = found
             return found
         reason = f"the module {candidate} has no {attribute}"
     raise ValueError(reason)

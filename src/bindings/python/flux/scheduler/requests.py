@@ -161,14 +161,11 @@ class AllocRequest:
             R = self._with_times(R.to_dict())
         self._answer("success")
         if clear and self._shown:
-            sched: Any = dict.fromkeys(self._shown)
-            annotations = dict(annotations or {})
-            own = annotations.get("sched")
+            annotations = annotations or {}
+            own = annotations.get("sched", {})
             if isinstance(own, dict):
-                sched.update(own)
-            elif "sched" in annotations:
-                sched = own
-            annotations["sched"] = sched
+                sched = {**dict.fromkeys(self._shown), **own}
+                annotations = {**annotations, "sched": sched}
         self._shown = None
         try:
             self.scheduler.alloc_success(self.msg, R, annotations)
