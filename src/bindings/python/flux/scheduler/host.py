@@ -297,27 +297,19 @@ def ask_job_attributes(
     """As `job_attributes`, without waiting: ``done(found)`` is called after this has returned, with
     {job id: attributes}."""
     found: dict[int, dict[str, Any] | None] = {}
-    left = list(reversed(jobids))
-    waiting = 0
+    left = iter(jobids)
 
-    def ask() -> None:
-        nonlocal waiting
-        jobid = left.pop()
-        waiting += 1
-        future = _getattr(handle, jobid, names)
-        future.then(answered, jobid)
+    def ask(most: int) -> None:
+        for jobid in itertools.islice(left, most):
+            _getattr(handle, jobid, names).then(answered, jobid)
 
     def answered(future: Any, jobid: int) -> None:
-        nonlocal waiting
-        waiting -= 1
         found[jobid] = _attributes(future, jobid, names, log)
-        if left:
-            ask()
-        elif not waiting:
+        ask(1)
+        if len(found) == len(jobids):
             done(found)
 
-    while left and waiting < LOOKUPS_AT_ONCE:
-        ask()
+    ask(LOOKUPS_AT_ONCE)
 
 
 def _getattr(handle: Any, jobid: int, names: tuple[str, ...]) -> Any:
