@@ -49,6 +49,9 @@ LEAST_RUN_S = 1.0
 #: Expected run time of a job without a limit, in seconds.
 NO_LIMIT_S = 365 * 86400.0
 
+#: User and run times of an unknown class.
+NO_RUNS: tuple[Any, tuple[float, ...]] = None, ()
+
 #: Returns the classes of (userid, size, limit), from the narrowest to the widest.
 Classes = Callable[[Any, int, float], Iterable[Hashable]]
 
@@ -98,10 +101,9 @@ class RunTimes:
         self.classes = classes
         self.seen = 0
         self._most = most
-        self._runs: OrderedDict[Hashable, tuple[float, ...]] = OrderedDict()
-        # The user from whose job a class was first learnt, and each user's classes. In both dicts
-        # of classes the most recently used is last.
-        self._owners: dict[Hashable, Any] = {}
+        # The user from whose job a class was first learnt, and its run times; and each user's classes.
+        # In both dicts of classes the most recently used is last.
+        self._runs: OrderedDict[Hashable, tuple[Any, tuple[float, ...]]] = OrderedDict()
         self._owned: dict[Any, OrderedDict[Hashable, None]] = {}
 
     def __len__(self) -> int:
@@ -117,14 +119,14 @@ class RunTimes:
             return
         self.seen += 1
         for kind in self.classes(userid, size, limit):
-            known = self._runs.get(kind, ())
+            _, known = self._runs.get(kind, NO_RUNS)
             self._remember(kind, (*known[1 - RUNS_PER_CLASS :], run), userid)
 
     def _remember(self, kind: Hashable, runs: tuple[float, ...], userid: Any) -> None:
         """Set the run times of a class, and mark it as just used."""
-        owner = self._owners.setdefault(kind, userid)
+        owner, _ = self._runs.get(kind, (userid, ()))
         owned = self._owned.setdefault(owner, OrderedDict())
-        self._runs[kind] = runs
+        self._runs[kind] = owner, runs
         self._runs.move_to_end(kind)
         owned[kind] = None
         owned.move_to_end(kind)
@@ -134,8 +136,7 @@ class RunTimes:
             self._forget(next(iter(self._runs)))
 
     def _forget(self, kind: Hashable) -> None:
-        del self._runs[kind]
-        owner = self._owners.pop(kind)
+        owner, _ = self._runs.pop(kind)
         del self._owned[owner][kind]
         if not self._owned[owner]:
             del self._owned[owner]
@@ -144,7 +145,7 @@ class RunTimes:
         """Return the mean of the last two run times of such a job's narrowest class with two, in
         seconds, or None.  O(classes of a job)."""
         for kind in self.classes(userid, size, limit):
-            runs = self._runs.get(kind, ())
+            _, runs = self._runs.get(kind, NO_RUNS)
             if len(runs) == RUNS_PER_CLASS:
                 return sum(runs) / RUNS_PER_CLASS
         return None
@@ -154,9 +155,9 @@ class RunTimes:
     def stored(self) -> Iterator[list[Any]]:
         """Yield the classes as lists fit for JSON: class, run times, user. Run times learnt
         meanwhile are not included."""
-        for kind, runs in list(self._runs.items()):
+        for kind, (owner, runs) in list(self._runs.items()):
             if isinstance(kind, tuple) and all(map(_storable, kind)):
-                yield [kind, runs, self._owners.get(kind)]
+                yield [kind, runs, owner]
 
     def restore(self, stored: Any) -> None:
         """Restore the list of `stored`; run times learnt since take precedence. Raises ValueError if
@@ -170,7 +171,7 @@ class RunTimes:
             hash(tuple(restored))
         except (TypeError, ValueError) as exc:
             raise ValueError(f"the history cannot be read: {exc}") from None
-        since = [(kind, runs, self._owners[kind]) for kind, runs in self._runs.items()]
+        since = [(kind, runs, owner) for kind, (owner, runs) in self._runs.items()]
         for kind, runs, userid in restored + since:
             self._remember(kind, runs, userid)
 
