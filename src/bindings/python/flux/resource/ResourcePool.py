@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.inventory import Selection
 from flux.resource.pool.masks import quote
 from flux.resource.request import load_json
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
@@ -13,8 +14,6 @@ from flux.resource.Rv1Pool import NOT_INHERITED, Rv1Pool
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from flux.resource.pool.inventory import Selection
 
 __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 

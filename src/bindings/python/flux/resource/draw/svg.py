@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flux.resource.draw.view import NodeState, Part, view
+from flux.resource.draw.view import Jobs, NodeState, Part, view
 from flux.resource.pool.masks import idset_text, members
-
-if TYPE_CHECKING:
-    from flux.resource.draw.view import Jobs
 
 # A cell is a core or a GPU; a box is a domain of the topology.
 CELL_PX = 14

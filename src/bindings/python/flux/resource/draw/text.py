@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flux.resource.draw.view import NodeState, Part, contents, view
+from flux.resource.draw.view import Jobs, NodeState, Part, contents, view
 from flux.resource.pool.masks import idset_text, members, popcount
-
-if TYPE_CHECKING:
-    from flux.resource.draw.view import Jobs
 
 FREE_MARK = "."
 JOB_MARKS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -8,7 +8,7 @@ topology, and the same parts held by the same jobs. ``text.py`` and ``svg.py`` d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Union
 
 from flux.resource.pool.explain import counted
 from flux.resource.pool.inventory import Entry, HostNames
@@ -18,9 +18,8 @@ from flux.resource.tree.topology import Domain, Renumbering, is_of_treepool, rea
 
 #: ``(job, cores, gpus)``: masks of a job's units on a node; the job is any value.
 Share = tuple[Any, int, int]
-if TYPE_CHECKING:
-    #: Jobs, and the R object held by each.
-    Jobs = dict[Any, Any] | Iterable[tuple[Any, Any]]
+#: Jobs, and the R object held by each.
+Jobs = Union[dict[Any, Any], Iterable[tuple[Any, Any]]]
 
 
 class Part:

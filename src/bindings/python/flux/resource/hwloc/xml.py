@@ -21,7 +21,7 @@ import signal
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Optional
 from xml.parsers import expat
 
 # Limits on the child process of one document: libhwloc loops or exhausts memory on some. A topology
@@ -34,10 +34,8 @@ MAX_XML_BYTES = 256 << 20
 # HWLOC_THISSYSTEM, would mix this machine into the described one.
 KEEP_ENVIRONMENT = ("HWLOC_PLUGINS_PATH", "HWLOC_LIBXML", "HWLOC_LIBXML_IMPORT")
 
-if TYPE_CHECKING:
-    #: ``(type, index, row of the parent, neither memory nor I/O, CPU set as text, memory,
-    #: backend)``
-    Row = tuple[str, int, int | None, bool, str | None, int, str | None]
+#: ``(type, index, row of the parent, neither memory nor I/O, CPU set as text, memory, backend)``
+Row = tuple[str, int, Optional[int], bool, Optional[str], int, Optional[str]]
 
 OBJECT_TYPES = frozenset(
     "System Machine Package Socket Die Core PU Group NUMANode Node Cache Bridge PCIDev OSDev Misc"

@@ -16,30 +16,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING
 
 from flux.resource.plan import compiled
-from flux.resource.plan.availability import MAX_PROMISES, Demand
+from flux.resource.plan.availability import MAX_PROMISES, Amounts, Demand
+from flux.resource.plan.claims import Claims
+from flux.resource.plan.compiled import CompiledAvailability
 from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.strategy import Promise, Strategy, held_by_endless, jobs_last
-from flux.resource.pool.inventory import pairs, selected_ranks
+from flux.resource.pool.contract import JobRecord
+from flux.resource.pool.inventory import Inventory, Selection, pairs, selected_ranks
 from flux.resource.pool.masks import mask_of, members, popcount, take
-from flux.resource.pool.state import unused
-from flux.resource.request import Remembered, length_of
+from flux.resource.pool.placement import RoomCounts
+from flux.resource.pool.state import RankIndex, unused
+from flux.resource.pool.view import PoolWithView
+from flux.resource.request import Claimant, Remembered, ResourceRequest, Shape, length_of
 from flux.resource.ResourceCount import ResourceCount
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from flux.resource.plan.availability import Amounts
-    from flux.resource.plan.claims import Claims
-    from flux.resource.plan.compiled import CompiledAvailability
-    from flux.resource.pool.contract import JobRecord
-    from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.pool.placement import RoomCounts
-    from flux.resource.pool.state import RankIndex
-    from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import Claimant, ResourceRequest, Shape
 
 #: Maximum number of promises compared with the free resources per reactor turn.
 COMPARED_PER_TURN = 128
@@ -79,7 +70,7 @@ class RoomOnRanks:
         self._claims = claims
         self.rebuild()
 
-    def copy(self) -> Self:
+    def copy(self) -> RoomOnRanks:
         """Return an independent copy."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__, room=self.room.copy(), _jobs=self._jobs.copy())
@@ -418,7 +409,7 @@ class BoundStrategy(Strategy):
         for jobid in list(self.promises):
             self.withdraw(jobid)
 
-    def copy(self) -> Self:
+    def copy(self) -> BoundStrategy:
         new = object.__new__(type(self))
         new.__dict__.update(
             self.__dict__,

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING
 
 from flux.resource.pool.rank_counts import RankCounts
-
-if TYPE_CHECKING:
-    from flux.resource.request import Claimant
+from flux.resource.request import Claimant
 
 
 class Claims:

@@ -12,24 +12,17 @@ Otherwise ``CountTimeline`` and ``PromiseMoves`` replace it, with the same resul
 from __future__ import annotations
 
 from array import array
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flux.resource.plan.availability import Demand
+from flux.resource.plan.availability import Amounts, Demand
+from flux.resource.plan.strategy import Promise, UnitKind
 from flux.resource.plan.timeline import CountTimeline
 from flux.resource.pool.masks import mask_of, members
-from flux.resource.request import length_of
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
-
-    from typing_extensions import Self
-
-    from flux.resource.plan.availability import Amounts
-    from flux.resource.plan.strategy import Promise, UnitKind
-    from flux.resource.request import Claimant
+from flux.resource.request import Claimant, length_of
 
 try:
     from _flux_plan import ffi as ffi  # type: ignore[attr-defined]
@@ -75,7 +68,7 @@ class CompiledTimeline:
     def __init__(self, start: float, value: int) -> None:
         self._wrap(lib.timeline_create(start, value))
 
-    def copy(self) -> Self:
+    def copy(self) -> CompiledTimeline:
         new = object.__new__(type(self))
         new._wrap(lib.timeline_copy(self.cdata))
         return new
@@ -216,7 +209,7 @@ class CompiledAvailability:
         # By id, demands and claims, and these in C.
         self._demands: dict[int, tuple[Any, Any]] = {}
 
-    def copy(self) -> Self:
+    def copy(self) -> CompiledAvailability:
         new = object.__new__(type(self))
         new._kinds, new._bytes, new._keys = self._kinds, self._bytes, self._keys
         new._own(lib.availability_copy(self._all))

@@ -14,9 +14,10 @@ Requests for the same units are counted together, in one `CountedProfile`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.plan import compiled
 from flux.resource.plan.strategy import (
@@ -28,21 +29,13 @@ from flux.resource.plan.strategy import (
     jobs_last,
 )
 from flux.resource.plan.timeline import CountTimeline, PromiseMoves
-from flux.resource.pool.inventory import pairs, selected_ranks
+from flux.resource.pool.contract import JobRecord
+from flux.resource.pool.inventory import Inventory, Selection, pairs, selected_ranks
 from flux.resource.pool.masks import popcount, take
-from flux.resource.request import Remembered, length_of
+from flux.resource.pool.placement import RoomCounts
+from flux.resource.pool.view import PoolWithView, StateOfPool
+from flux.resource.request import Claimant, Remembered, ResourceRequest, Shape, length_of
 from flux.resource.ResourceCount import ResourceCount
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from typing_extensions import Self
-
-    from flux.resource.pool.contract import JobRecord
-    from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.pool.placement import RoomCounts
-    from flux.resource.pool.view import PoolWithView, StateOfPool
-    from flux.resource.request import Claimant, ResourceRequest, Shape
 
 
 class CountedProfile:
@@ -97,7 +90,7 @@ class CountedProfile:
                 self.line.add(end, inf, count)
         self._moves = moves
 
-    def copy(self, moves: PromiseMoves) -> Self:
+    def copy(self, moves: PromiseMoves) -> CountedProfile:
         """Return an independent copy, whose promises another object moves."""
         new = object.__new__(type(self))
         new.__dict__.update(
@@ -245,14 +238,14 @@ class CountedStrategy(Strategy):
         self._inventory: Inventory | None = None  # the pool's, when last seen
         self._up = 0  # mask of the ranks up then
 
-    def on_copy(self, pool: PoolWithView, counts: RoomCounts) -> Self:
+    def on_copy(self, pool: PoolWithView, counts: RoomCounts) -> CountedStrategy:
         """Return an independent copy for a copy of the pool, whose state is that last seen."""
         new = self.copy()
         new.__dict__.update(_pool=pool, _state=pool.pool_state, counts=counts)
         pool.changes_since(pool.generation)  # from now on they are noted
         return new
 
-    def copy(self) -> Self:
+    def copy(self) -> CountedStrategy:
         """Return an independent copy, for a plan that only looks ahead."""
         new = object.__new__(type(self))
         new.__dict__.update(

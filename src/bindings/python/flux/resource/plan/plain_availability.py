@@ -10,16 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
 
-from flux.resource.plan.availability import Availability, Use
+from flux.resource.plan.availability import Amounts, Availability, Demand, Use
 from flux.resource.pool.masks import mask_of, members
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from flux.resource.plan.availability import Amounts, Demand
-    from flux.resource.request import Claimant
+from flux.resource.request import Claimant
 
 
 class PlainAvailability(Availability):
@@ -37,7 +31,7 @@ class PlainAvailability(Availability):
         self._left: set[int] = set()  # numbers of those that do not count
         self._next = 0
 
-    def copy(self) -> Self:
+    def copy(self) -> PlainAvailability:
         """Return an independent copy with the same uses and numbers."""
         new = type(self)(self.totals, self.up)
         uses = {number: copy(use) for number, use in self._uses.items()}

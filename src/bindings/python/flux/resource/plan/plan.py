@@ -25,25 +25,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, NoReturn, Union
+from typing import Any, Callable, NoReturn, Union
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.plan.bound_strategy import BoundStrategy
+from flux.resource.plan.claims import Claims
 from flux.resource.plan.counted_strategy import CountedStrategy
+from flux.resource.plan.strategy import Promise
+from flux.resource.plan.tokens import TokenPlan
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.placement import RoomCounts
-from flux.resource.request import length_of
+from flux.resource.pool.view import PoolWithView
+from flux.resource.request import ResourceRequest, length_of
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from flux.resource.plan.claims import Claims
-    from flux.resource.plan.strategy import Promise
-    from flux.resource.plan.tokens import TokenPlan
-    from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import ResourceRequest
-
-    Strategy = Union[CountedStrategy, BoundStrategy]
+Strategy = Union[CountedStrategy, BoundStrategy]
 
 #: More than the relative error of a sum of two floats.
 ROUNDING = 1e-15
@@ -165,7 +160,7 @@ class Plan(StrategyInForce):
 
     _jobs_may_leave = False  # whether jobs may be removed from the pool, a copy, for a trial
 
-    def copy(self) -> Self:
+    def copy(self) -> Plan:
         """Return an independent plan of the same pool with the same promises, for looking ahead.
 
         The copy never moves bound promises to make a new one earlier: a forecast is not worth the

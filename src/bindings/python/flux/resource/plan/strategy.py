@@ -7,19 +7,14 @@ to ranks; the theory is in ``plan.py``, with the switch between them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from flux.resource.pool.inventory import selected_ranks
-from flux.resource.request import length_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.placement import RoomCounts
-    from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import ResourceRequest
+from flux.resource.pool.inventory import Selection, selected_ranks
+from flux.resource.pool.placement import RoomCounts
+from flux.resource.pool.view import PoolWithView
+from flux.resource.request import ResourceRequest, length_of
 
 
 class UnitKind(NamedTuple):

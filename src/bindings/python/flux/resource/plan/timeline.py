@@ -8,18 +8,12 @@ if built (``compiled.py``).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flux.resource.plan.strategy import due_of
+from flux.resource.plan.strategy import Promise, UnitKind, due_of
 from flux.resource.request import length_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from typing_extensions import Self
-
-    from flux.resource.plan.strategy import Promise, UnitKind
 
 
 class CountTimeline:
@@ -36,7 +30,7 @@ class CountTimeline:
         self.starts = [start]
         self.values = [value]
 
-    def copy(self) -> Self:
+    def copy(self) -> CountTimeline:
         """Return an independent copy."""
         new = type(self)(0.0, 0)
         new.starts, new.values = self.starts[:], self.values[:]

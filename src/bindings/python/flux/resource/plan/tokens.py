@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Callable, Container
+from typing import Callable, Container
 
 from flux.resource.plan.compiled import timeline
-
-if TYPE_CHECKING:
-    from flux.resource.plan.timeline import CountTimeline
+from flux.resource.plan.timeline import CountTimeline
 
 #: Number of tokens of a job, by name.
 Tokens = dict[str, int]

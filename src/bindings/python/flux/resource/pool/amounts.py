@@ -14,7 +14,7 @@ of nodes are rounded down, those of jobs up.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.pool.amount_kinds import (
     AMOUNT_TEXT,
@@ -28,12 +28,10 @@ from flux.resource.pool.amount_kinds import (
     has_unit,
     read_amount,
 )
+from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import mask_of, members, parse_idset, quote
-
-if TYPE_CHECKING:
-    from flux.resource.pool.inventory import Inventory
-    from flux.resource.pool.state import RankIndex
-    from flux.resource.request import Shape
+from flux.resource.pool.state import RankIndex
+from flux.resource.request import Shape
 
 #: Maximum number of amounts that a pool counts: each makes every mask of units longer.
 MAX_KINDS = 8

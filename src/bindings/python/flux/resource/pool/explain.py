@@ -7,15 +7,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.pool.inventory import Inventory
 from flux.resource.pool.masks import popcount, ranks_in
 from flux.resource.pool.state import unused
-
-if TYPE_CHECKING:
-    from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import Shape
+from flux.resource.pool.view import PoolWithView
+from flux.resource.request import Shape
 
 
 def counted(number: int, noun: str) -> str:

@@ -12,12 +12,10 @@ ranks of these groups.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from flux.resource.pool.masks import popcount, ranks_in, take
-
-if TYPE_CHECKING:
-    from flux.resource.ResourceCount import ResourceCount
+from flux.resource.ResourceCount import ResourceCount
 
 #: Ranks by their room: the number of nodes (1) or slots on each rank, and a mask of the ranks. No
 #: rank is in two entries.

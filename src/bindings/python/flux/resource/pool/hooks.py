@@ -9,18 +9,15 @@ from __future__ import annotations
 import marshal
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.pool.inventory import select
+from flux.resource.pool.inventory import Selection, select
 from flux.resource.pool.masks import UNIT_LIMIT, members, popcount, quote, take
 from flux.resource.pool.placement import check_placed, slots_by_amounts, slots_on, with_amounts
+from flux.resource.pool.state import RankIndex
+from flux.resource.request import ResourceRequest, Shape
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
-
-if TYPE_CHECKING:
-    from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.state import RankIndex
-    from flux.resource.request import ResourceRequest, Shape
 
 
 @lru_cache(maxsize=1024)

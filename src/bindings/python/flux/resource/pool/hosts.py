@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Optional
 
 from flux.resource.pool.masks import quote
 
@@ -22,12 +22,11 @@ MAX_NAME = 255
 #: Maximum number of digits of a number in a name; more belong to the prefix.
 MAX_DIGITS = 18
 
-if TYPE_CHECKING:
-    #: ``(prefix, width, low, count)``; see ``name_pieces()``.
-    Piece = tuple[str, int | None, int, int]
-    #: The prefix of the last number of a name, its printed digits (0 if there is none), and the
-    #: suffix. Names are equal if their forms and numbers are.
-    NameForm = tuple[str, int, str]
+#: ``(prefix, width, low, count)``; see ``name_pieces()``.
+Piece = tuple[str, Optional[int], int, int]
+#: The prefix of the last number of a name, its printed digits (0 if there is none), and the suffix.
+#: Names are equal if their forms and numbers are.
+NameForm = tuple[str, int, str]
 
 _EXPR = re.compile(r"([!-+\--Z\\^-~]*)(?:\[([0-9,-]+)\]([!-+\--Z\\^-~]*))?")
 _PLAIN = re.compile(r"[A-Za-z0-9._-]+")

@@ -22,10 +22,19 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from flux.resource.pool.amount_kinds import AmountKind, NodeAmounts
 from flux.resource.pool.constraint import Terms
-from flux.resource.pool.hosts import elements, encode_pieces, group_text, name_pieces, spans_of
+from flux.resource.pool.hosts import (
+    NameForm,
+    Piece,
+    elements,
+    encode_pieces,
+    group_text,
+    name_pieces,
+    spans_of,
+)
 from flux.resource.pool.masks import (
     bracketed,
     clip_idset,
@@ -37,10 +46,6 @@ from flux.resource.pool.masks import (
     take,
 )
 from flux.resource.request import Remembered
-
-if TYPE_CHECKING:
-    from flux.resource.pool.amount_kinds import AmountKind, NodeAmounts
-    from flux.resource.pool.hosts import NameForm, Piece
 
 #: Maximum number of ranks stored one by one instead of as a mask longer than LONG_MASK (more than
 #: 1,000 ranks): four small integers take less memory than one as long as the cluster.

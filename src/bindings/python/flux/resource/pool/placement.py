@@ -14,21 +14,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.pool.contract import PoolContract
 from flux.resource.pool.groups import Groups, Rooms, choose_nodes, packed
-from flux.resource.pool.inventory import Counts, pairs, select, selected_ranks
+from flux.resource.pool.inventory import Counts, Selection, pairs, select, selected_ranks
 from flux.resource.pool.masks import idset_text, lowest, popcount, quote, ranks_in, take
-from flux.resource.pool.state import enough
-from flux.resource.request import Remembered
+from flux.resource.pool.state import RankIndex, enough
+from flux.resource.pool.view import PoolWithView
+from flux.resource.request import Remembered, Shape
 from flux.resource.ResourceCount import MAX_COUNT, ResourceCount
-
-if TYPE_CHECKING:
-    from flux.resource.pool.inventory import Selection
-    from flux.resource.pool.state import RankIndex
-    from flux.resource.pool.view import PoolWithView
-    from flux.resource.request import Shape
 
 
 def slots_on(free: Counts, shape: Shape) -> int:

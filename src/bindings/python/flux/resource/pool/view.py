@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import Any, Callable, Protocol
 
-if TYPE_CHECKING:
-    from flux.resource.pool.contract import JobRecord
-    from flux.resource.pool.groups import Rooms
-    from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.pool.state import RankIndex
-    from flux.resource.request import ResourceRequest, Shape
+from flux.resource.pool.contract import JobRecord
+from flux.resource.pool.groups import Rooms
+from flux.resource.pool.inventory import Inventory, Selection
+from flux.resource.pool.state import RankIndex
+from flux.resource.request import ResourceRequest, Shape
 
 
 class StateOfPool(Protocol):

@@ -11,14 +11,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.pool.masks import popcount, runs, take
-from flux.resource.tree.topology import Layout
-
-if TYPE_CHECKING:
-    from flux.resource.request import Shape
-    from flux.resource.tree.topology import ContainerGroup, Place
+from flux.resource.request import Shape
+from flux.resource.tree.topology import ContainerGroup, Layout, Place
 
 #: Maximum number of cached results: there is one for each state of a node and size of slot that
 #: occurred, and a year of jobs would fill the memory.

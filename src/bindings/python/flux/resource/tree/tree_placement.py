@@ -15,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flux.resource.pool.inventory import selected_ranks
+from flux.resource.pool.inventory import Inventory, Selection, selected_ranks
 from flux.resource.pool.masks import members, ranks_in
 from flux.resource.pool.placement import Placement, slots_by_amounts
 from flux.resource.pool.state import RankIndex
+from flux.resource.request import Shape
+from flux.resource.tree.node import NodeTypes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from flux.resource.pool.inventory import Inventory, Selection
-    from flux.resource.request import Shape
-    from flux.resource.tree.node import NodeTypes
 
 
 #: Kinds of container requests for which an index remembers the ranks: each costs a dict in every
