@@ -315,7 +315,7 @@ class Shape:
     """
 
     # The only list of a request's fields. Counts and the constraint come first, since
-    # ``from_values()`` treats them separately.
+    # ``_shared()`` treats them separately.
     node_count: ResourceCount | None = _usually(None)
     slot_count: ResourceCount = _usually(ONE)
     nodes_per_slot: ResourceCount | None = _usually(None)
@@ -339,20 +339,10 @@ class Shape:
     @classmethod
     def from_fields(cls, **given: Any) -> Shape:
         """Return the shape with these fields: the existing object, if it still lives."""
-        return cls.from_values(*{**SHAPE_FIELDS, **given}.values())
-
-    @classmethod
-    def from_values(
-        cls,
-        nodes: ResourceCount | None,
-        slots: ResourceCount,
-        inside: ResourceCount | None,
-        constraint: Any,
-        *rest: Any,
-    ) -> Shape:
-        """Return the shape with all fields, in their order; as ``from_fields()``."""
+        values = {**SHAPE_FIELDS, **given}
+        constraint = values["constraint"]
         match = None if constraint is None else parse_constraint(constraint, added=True)
-        return cls._shared(match, nodes, slots, inside, constraint, *rest)
+        return cls._shared(match, *values.values())
 
     @classmethod
     def _shared(
@@ -377,23 +367,23 @@ class Shape:
             count = slots.min if nodes is not None else 1
             size = 256 + BYTES_PER_BYTE * len(marshal.dumps((asked[:3], match and match[:]), 2))
             Remembered.kept += size
-            object.__setattr__(shape, "kept_bytes", size)
-            object.__setattr__(shape, "match", match)
-            object.__setattr__(shape, "node_cores", count * shape.slot_size)
-            object.__setattr__(shape, "node_gpus", count * shape.gpu_per_slot)
-            least = [
-                once + count * each for once, each in zip(shape.node_amounts, shape.slot_amounts)
-            ]
-            need = count * shape.slot_size, count * shape.gpu_per_slot, *least
-            object.__setattr__(shape, "need", need)
-            object.__setattr__(shape, "least_count", (nodes or slots).min)
+            amounts = zip(shape.node_amounts, shape.slot_amounts)
+            cores, gpus = count * shape.slot_size, count * shape.gpu_per_slot
+            shape.__dict__.update(
+                match=match,
+                node_cores=cores,
+                node_gpus=gpus,
+                need=(cores, gpus, *[once + count * each for once, each in amounts]),
+                least_count=(nodes or slots).min,
+                kept_bytes=size,
+            )
         return shape
 
     def replace(self, **changes: Any) -> Shape:
         """Return the shape with some fields changed."""
         values = {**dict(zip(SHAPE_FIELDS, _VALUES(self))), **changes}
         if "constraint" in changes:
-            return Shape.from_values(*values.values())
+            return Shape.from_fields(**values)
         return Shape._shared(self.match, *values.values())
 
     def on_ranks(self, ranks: int) -> Shape:

@@ -30,7 +30,6 @@ from flux.resource.pool.placement import RoomCounts
 from flux.resource.pool.state import RankIndex, unused
 from flux.resource.pool.view import PoolWithView
 from flux.resource.request import Claimant, Remembered, ResourceRequest, Shape, length_of
-from flux.resource.ResourceCount import ResourceCount
 
 #: Maximum number of promises compared with the free resources per reactor turn.
 COMPARED_PER_TURN = 128
@@ -291,10 +290,15 @@ class RoomOnRanks:
     ) -> tuple[Selection, int] | None:
         """Return the pool's placement of a request by an index, on ranks without a promise in a
         span, and open to it."""
+        eligible = self.clear_of_promises(request, start, end)
+        return self._pool.place_request(request, index, eligible)
+
+    def clear_of_promises(self, request: ResourceRequest, start: float, end: float) -> int:
+        """Return a mask of the ranks that are up, match a request, are open to it and have no
+        promise in a span."""
         eligible = self._pool.eligible(request.shape.match) & ~self.room.taken(start, end)
         since = start if start > self._pool.clock() else -inf
-        eligible &= ~self.closed(request.claimant, since, end)
-        return self._pool.place_request(request, index, eligible)
+        return eligible & ~self.closed(request.claimant, since, end)
 
     def index_at(self, time: float) -> RankIndex:
         """Return an index of the units free at a time, with ids."""
@@ -558,31 +562,16 @@ class BoundStrategy(Strategy):
         return self._ranks.room.enough_until(demands[0], now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
-        shape = request.shape
+        shape, pool = request.shape, self._pool
         if shape.container_level is not None:
-            return self._count_of_containers(request, start, end)
-        demand = self._ranks.demand(request)._replace(count=ALL_UNITS)
-        units, ranks = self._ranks.room.room(demand, start, end)
-        if shape.within is not None and shape.node_count is not None:
-            return shape.within.best([(1, ranks)], units)
-        return units
-
-    def _count_of_containers(self, request: ResourceRequest, start: float, end: float) -> int:
-        """Count by bisection: only a placement knows which containers are free."""
-        shape = request.shape
-        by_rank = self._pool.slots_by_rank(shape)
-        key, most = "slot_count", sum(slots * popcount(ranks) for slots, ranks in by_rank)
-        if shape.node_count is not None:
-            key, most = "node_count", sum(popcount(ranks) for _, ranks in by_rank)
-        least = 0
-        while least < most:
-            middle = (least + most + 1) // 2
-            some = request.with_shape(shape.replace(**{key: ResourceCount.parse(middle)}))
-            if self.fits_without(None, some, start, end):
-                least = middle
-            else:
-                most = middle - 1
-        return least
+            eligible = self._ranks.clear_of_promises(request, start, end)
+            rooms = pool.rooms(pool.index, shape, eligible)
+            units = sum([number * popcount(ranks) for number, ranks in rooms])
+        else:
+            demand = self._ranks.demand(request)._replace(count=ALL_UNITS)
+            units, ranks = self._ranks.room.room(demand, start, end)
+            rooms = [(1, ranks)] if shape.node_count is not None else []
+        return shape.within.best(rooms, units) if shape.within is not None and rooms else units
 
     @property
     def is_short(self) -> bool:  # type: ignore[override]

@@ -14,7 +14,7 @@ Requests for the same units are counted together, in one `CountedProfile`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
 from typing import Any
@@ -269,6 +269,7 @@ class CountedStrategy(Strategy):
     def _new_moves(self) -> PromiseMoves:
         """Return a mover for the promises, in profiles yet to be made."""
         moves: Any = compiled.CompiledMoves if compiled.is_built() else PromiseMoves
+        self.moves_per_turn = moves.per_turn
         return moves(self.promises, self._profiles)  # type: ignore[no-any-return]
 
     # -- following the pool -------------------------------------------------
@@ -466,15 +467,6 @@ class CountedStrategy(Strategy):
         self.restore(jobid, Promise(now, inf, request, True, demand))
         return True
 
-    def pin(self, jobid: int, stays: bool = True) -> None:
-        """Keep a promise on its ranks; with ``stays`` false, no longer. No effect while ranks are
-        not chosen."""
-
-    def trial(self) -> Callable[[], None]:
-        """Begin a trial, in which promises may move to other ranks; return a function that takes
-        the moves back, to be called when the pool is as before."""
-        return lambda: None  # none has ranks
-
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
         """Return whether some selections together are part of the units of a job's promise."""
         demand = self.promises[jobid].demand
@@ -518,10 +510,6 @@ class CountedStrategy(Strategy):
 
     def due(self, now: float) -> tuple[list[int], float]:
         return self._moves.due(now)
-
-    @property
-    def moves_per_turn(self) -> int:  # type: ignore[override]
-        return self._moves.per_turn
 
     def withdraw(self, jobid: int) -> Promise | None:
         """Take out the promise of a job and return it; None if it has none."""

@@ -7,7 +7,7 @@ to ranks; the theory is in ``plan.py``, with the switch between them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
@@ -143,6 +143,14 @@ class Strategy:
     def due(self, now: float) -> tuple[list[int], float]:
         """As ``Plan.due()``."""
         return due_of(self.promises, now)
+
+    def pin(self, jobid: int, stays: bool = True) -> None:
+        """Keep a promise on its ranks, if they are chosen; with ``stays`` false, no longer."""
+
+    def trial(self) -> Callable[[], None]:
+        """Begin a trial, in which promises may move to other ranks; return a function that takes
+        the moves back, to be called when the pool is as before."""
+        return lambda: None
 
 
 def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], float]:
