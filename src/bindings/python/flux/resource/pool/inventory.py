@@ -514,7 +514,7 @@ class Inventory:
         if len(selection) == 2:
             return list(pairs(selection)) if selection[1] else []
         groups = totals(selection)
-        order = sorted((lowest(mask), mask, units) for units, mask in groups.items() if units)
+        order = sorted([(lowest(mask), mask, units) for units, mask in groups.items() if units])
         return [(mask, units) for _, mask, units in order]
 
     def dumps(self, selection: Selection) -> str:
