@@ -252,7 +252,7 @@ static struct line *line_copy (const struct line *from, size_t room)
 }
 
 /* The place of the step that a time is in. */
-ALWAYS_INLINE size_t step_at (const struct line *line, double time)
+static size_t step_at (const struct line *line, double time)
 {
     if (line->count < 2 || time < line->times[1]) /* as most are that are now */
         return 0;

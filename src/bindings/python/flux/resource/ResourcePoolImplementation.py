@@ -196,7 +196,14 @@ class ResourcePoolImplementation(PlacingPool):
         placed = self.place_request(request, self.index, eligible)
         if placed is None:
             self.check_feasibility(request)
-            raise InsufficientResources(lambda: _no_room_on(eligible))
+            raise InsufficientResources(
+                lambda: (
+                    f"insufficient resources: too little is free on ranks {idset_text(eligible)}"
+                    if eligible
+                    else "insufficient resources: none of the given ranks is up and matches the"
+                    " constraint"
+                )
+            )
         return self.grant(jobid, request, *placed)
 
     def fits_on(self, request: Any, ranks: int, ignoring: int | None = None) -> bool:
@@ -482,14 +489,6 @@ class PoolWithBelievedEnds:
             if end:
                 ends.append((end, jobid))
         return sorted(ends)
-
-
-def _no_room_on(ranks: int) -> str:
-    """Return the sentence for a request that does not fit on given ranks, of which these are
-    eligible."""
-    if not ranks:
-        return "insufficient resources: none of the given ranks is up and matches the constraint"
-    return f"insufficient resources: too little is free on ranks {idset_text(ranks)}"
 
 
 def _expect_new(pool: ResourcePoolImplementation, jobid: int) -> None:

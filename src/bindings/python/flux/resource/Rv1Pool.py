@@ -45,7 +45,7 @@ from flux.resource.pool.jobid import job_text
 from flux.resource.pool.masks import idset_text, popcount, quote, to_mask
 from flux.resource.pool.rv1 import object_of, read_lite, read_names, read_time, seconds, units_of
 from flux.resource.pool.state import PoolState, RankIndex
-from flux.resource.request import ResourceRequest, Shape
+from flux.resource.request import ResourceRequest
 from flux.resource.tree.topology import cut_children, is_of_treepool, read_children, record_cores
 
 __all__ = ("ResourceRequest", "Rv1Pool")
@@ -207,8 +207,10 @@ class Rv1Pool(Hooks):
         request = self.request_class.from_jobspec(jobspec)
         if self.sees_requests:
             request.shape = request.shape.replace(attributes=hash_of_attributes(request.jobspec))
-        if self._cores_per_gpu and request.shape.gpu_per_slot:
-            request.shape = _with_cores_of_gpus(request.shape, self._cores_per_gpu)
+        shape = request.shape
+        least = shape.gpu_per_slot * self._cores_per_gpu
+        if shape.slot_size < least and not (shape.exclusive or shape.container_level):
+            request.shape = shape.replace(slot_size=least)
         counted = self.inventory.amounts
         if counted:
             request.shape = with_amounts_asked(
@@ -440,14 +442,8 @@ class Rv1Pool(Hooks):
 
 
 def _without_system_cores(entries: list[Entry], value: Any) -> tuple[list[Entry], int]:
-    """Return entries of R without the cores kept for the system.
-
-    Args:
-        entries (list): those of R
-        value: idset of these cores on each node; None: none
-
-    Returns:
-        the remaining entries, and a mask of the system's cores
+    """Return entries of R without the cores kept for the system, and a mask of these. `value`: their
+    idset, on each node; None: none.
 
     Raises:
         ValueError: it is not an idset, or leaves a rank without cores
@@ -470,12 +466,8 @@ def _without_system_cores(entries: list[Entry], value: Any) -> tuple[list[Entry]
 
 
 def _least_cores_per_gpu(entries: list[Entry], value: Any) -> int:
-    """Return the minimum number of cores that come with a GPU.
-
-    Args:
-        entries (list): those of the pool
-        value: a number, as text too; `SHARE`: the cores per GPU of the node with the fewest; None:
-            0
+    """Return the minimum number of cores that come with a GPU: 0 for None, for `SHARE` the cores per GPU
+    of the node with the fewest, else the given number, as text too.
 
     Raises:
         ValueError: it is none of these, or some node has too few cores
@@ -502,15 +494,6 @@ def _least_cores_per_gpu(entries: list[Entry], value: Any) -> int:
                 f"cores_per_gpu={value}: rank {idset_text(ranks)} has {share} cores for each GPU"
             )
     return value
-
-
-def _with_cores_of_gpus(shape: Shape, each: int) -> Shape:
-    """Return a shape whose slots have at least `each` cores per GPU; unchanged if it takes whole
-    nodes or containers, or no GPU."""
-    least = shape.gpu_per_slot * each
-    if shape.slot_size >= least or shape.exclusive or shape.container_level is not None:
-        return shape
-    return shape.replace(slot_size=least)
 
 
 pool_class = Rv1Pool

@@ -86,7 +86,7 @@ class RoomOnRanks:
         for units, mask in inventory.kinds.items():
             amounts = inventory.counts_of(units)
             totals.update(dict.fromkeys(members(mask), amounts))
-        self.room = _availability(totals, self.up)
+        self.room = compiled.availability(totals, self.up)
         self._demands: Remembered[tuple[Shape, Claimant | None], list[Demand]] = Remembered()
         # By job id, its record, and the number of its use.
         self._jobs: dict[int, tuple[object, int]] = {}
@@ -334,14 +334,6 @@ class RoomOnRanks:
                 index.release(releases.pop()[1])
 
 
-def _availability(
-    totals: Mapping[int, Amounts], up: int
-) -> PlainAvailability | CompiledAvailability:
-    if not compiled.is_built():
-        return PlainAvailability(totals, up)
-    return compiled.CompiledAvailability(totals, up)
-
-
 def leave_free(index: RankIndex, rank: int, most: tuple[int, ...]) -> None:
     """Take units of a rank in an index, so that at most these numbers of cores, GPUs and steps of
     amounts are free."""
@@ -464,17 +456,13 @@ class BoundStrategy(Strategy):
         for rank, taken in sorted(amounts):
             with_amounts.setdefault(taken, []).append(rank)
         where = [(mask_of(ranks), taken) for taken, ranks in with_amounts.items()]
-        demand = self._demand_of(promise, sum(ranks for ranks, _ in where))
+        demand = None  # by which it may be moved; None: it stays where it is
+        if not (promise.is_open or promise.pinned):
+            on = sum(ranks for ranks, _ in where)
+            demands = self._ranks.demands(promise.request)
+            demand = next((one for one in demands if not on & ~one.ranks), None)
         start, end, claimant = promise.start, promise.end, promise.request.claimant
         promise.number = self._ranks.room.use(start, end, where, demand, claimant)
-
-    def _demand_of(self, promise: Promise, ranks: int) -> Demand | None:
-        """Return the demand by which a promise on some ranks (a mask) may be moved; None if it stays
-        where it is."""
-        if promise.is_open or promise.pinned:
-            return None
-        demands = self._ranks.demands(promise.request)
-        return next((demand for demand in demands if not ranks & ~demand.ranks), None)
 
     def _believed_end(self, jobid: int, end: float) -> float:
         """Return the believed end of a job that has started, by its end in the pool."""

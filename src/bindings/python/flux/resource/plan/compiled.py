@@ -19,6 +19,7 @@ from math import inf
 from typing import Any
 
 from flux.resource.plan.availability import Amounts, Demand
+from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.strategy import Promise, UnitKind
 from flux.resource.plan.timeline import CountTimeline
 from flux.resource.pool.masks import mask_of, members
@@ -53,6 +54,13 @@ def timeline(start: float, value: int) -> CountTimeline:
     """Return a step function of time, compiled if possible."""
     kind: Any = CompiledTimeline if is_built() else CountTimeline
     return kind(start, value)  # type: ignore[no-any-return]
+
+
+def availability(
+    totals: Mapping[int, Amounts], up: int
+) -> PlainAvailability | CompiledAvailability:
+    """Return room on ranks, compiled if possible; see `PlainAvailability` for the arguments."""
+    return CompiledAvailability(totals, up) if is_built() else PlainAvailability(totals, up)
 
 
 class CompiledTimeline:

@@ -106,14 +106,10 @@ class _Reader:
                 self._count(names)
         elif name == "ranks":
             intervals(value)
+        elif not isinstance(value, str):
+            raise ValueError(f"property constraint must be a string, got {type(value).__name__}")
         else:
-            _check_property(value)
+            plain = value[1:] if value[:1] == "^" else value
+            if not plain or not ILLEGAL_IN_PROPERTIES.isdisjoint(plain):
+                raise ValueError(f"property constraint {quote(value)} is not a property name")
         return value
-
-
-def _check_property(value: Any) -> None:
-    if not isinstance(value, str):
-        raise ValueError(f"property constraint must be a string, got {type(value).__name__}")
-    plain = value[1:] if value[:1] == "^" else value
-    if not plain or not ILLEGAL_IN_PROPERTIES.isdisjoint(plain):
-        raise ValueError(f"property constraint {quote(value)} is not a property name")

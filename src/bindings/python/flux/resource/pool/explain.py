@@ -124,11 +124,8 @@ def infeasible_in_groups(pool: PoolWithView, shape: Shape) -> str | None:
 def _left_out(inventory: Inventory, match: int, small: int, one: str, more: str) -> str:
     """Return the end of a sentence on ranks that a request cannot use; empty if it can use all.
 
-    Args:
-        inventory (Inventory): the ranks with their resources.
-        match (int): mask of the ranks that meet the constraint.
-        small (int): number of matching ranks that it cannot use all the same.
-        one, more (str): the reason, for one and for several such ranks.
+    `match`: mask of the ranks that meet the constraint; `small` of these are useless all the same, for a
+    reason in words for one (`one`) and for several ranks (`more`).
     """
     total = popcount(inventory.ranks)
     text = ""
@@ -184,13 +181,8 @@ def _why_not_together(pool: PoolWithView, shape: Shape, up: int, answer: dict[st
 
 
 def _why_pending(answer: dict[str, Any], inventory: Inventory, shape: Shape, down: int) -> str:
-    """Return the sentence for a request that must wait; empty if enough is free.
-
-    Args:
-        answer (dict): numbers of ``explain()``.
-        inventory (Inventory), shape (Shape): the pool's, and the request's.
-        down (int): number of ranks that are large enough, but down.
-    """
+    """Return the sentence for a request that must wait, by the numbers of ``explain()``; empty if enough
+    is free. `down`: number of ranks that are large enough, but down."""
     needed, available, free = answer["needed"], answer["available"], answer["free"]
     if available >= needed:
         return ""

@@ -51,17 +51,10 @@ class Groups:
         return [name for name, mask in zip(self.names, self.masks) if mask & ranks]
 
     def rooms(self, rooms: Rooms, most: int, unit: int = 1) -> list[tuple[int, int]]:
-        """Return the room of each group that has some.
+        """Return ``(segments or slots, index)`` of the groups with room.
 
-        O(groups) for each different number in `rooms`, up to `most`.
-
-        Args:
-            rooms (list): ranks by their room
-            most (int): the wanted number; a rank with more counts for this
-            unit (int): nodes of a segment
-
-        Returns:
-            list of ``(segments or slots, index of the group)``
+        O(groups) for each different number in `rooms`, up to `most`: a rank with more counts for this.
+        `unit`: nodes of a segment.
         """
         by_number: dict[int, int] = {}
         for number, mask in rooms:
@@ -101,16 +94,8 @@ class GroupBinding(NamedTuple):
         return min(sum(largest) * self.segment, most)
 
     def choose(self, rooms: Rooms, count: ResourceCount, idle: int) -> int:
-        """Choose ranks for a placement within the groups.
-
-        Args:
-            rooms (list): ranks by their room
-            count (ResourceCount): wanted number of nodes, or slots
-            idle (int): mask of ranks without any use
-
-        Returns:
-            mask of the fewest groups, of these the fullest; 0 if there is no room
-        """
+        """Return a mask of the ranks of the fewest groups with room for a count of nodes or slots, of these
+        the fullest; 0 if there is no room. `idle`: mask of ranks without any use."""
         most = count.min if count.fixed else 1 << 62
         if count.fixed:
             wanted: int | None = count.min
@@ -164,17 +149,11 @@ class GroupBinding(NamedTuple):
 def fewest(
     found: list[tuple[int, int]], wanted: int, most: int | None, masks: list[int], idle: int
 ) -> list[tuple[int, int]]:
-    """Return the fewest groups with enough room, of these the fullest.
+    """Return ``(room used, index)`` of the fewest groups with enough room, of these the fullest; empty
+    if there is no room.
 
-    Args:
-        found (list): ``(room, index)`` of groups
-        wanted (int): room needed
-        most (int or None): maximum number of groups
-        masks (list): masks of the groups
-        idle (int): mask of ranks without any use; groups of only these are taken last
-
-    Returns:
-        list of ``(room used, index)``; empty if there is no room
+    `found` has ``(room, index)`` of groups, `masks` their ranks. At most `most` groups are taken (None:
+    no limit), those of only `idle` ranks, without any use, last.
     """
     left = wanted
     picked: list[tuple[int, int]] = []
@@ -191,17 +170,10 @@ def fewest(
 
 
 def packed(levels: Iterable[Groups], idle: int, count: ResourceCount, rooms: Rooms) -> int:
-    """Return the ranks for a request that leave whole groups free: level by level, the largest
-    groups first, those of the fewest groups with room for all of it.
+    """Return a mask of the ranks for a request that leave whole groups free; 0 if it makes no difference.
 
-    Args:
-        levels: groups, the largest first
-        idle (int): mask of ranks without any use
-        count (ResourceCount): wanted number of nodes, or slots
-        rooms (list): ranks by their room
-
-    Returns:
-        mask; 0 if it makes no difference
+    Level by level, the largest groups first, these are those of the fewest groups with room for all of
+    it. `idle`: mask of ranks without any use; `count`: the wanted number of nodes or slots.
     """
     if count.fixed:
         wanted: int | None = count.min
@@ -215,19 +187,11 @@ def packed(levels: Iterable[Groups], idle: int, count: ResourceCount, rooms: Roo
 def choose_nodes(
     levels: Sequence[Groups], idle: int, ranks: int, count: int, beside: int = 0
 ) -> int:
-    """Choose `count` of some ranks in as few groups as possible; fewer if there are fewer.
+    """Return `count` of some ranks (a mask), or all if there are fewer, in as few groups as possible,
+    with the lowest of equal ranks. O(groups).
 
-    O(groups).
-
-    Args:
-        levels: groups, the largest first
-        idle (int): mask of ranks that count as unused; groups of only these are taken last
-        ranks (int): mask of the ranks to choose from
-        count (int): number of ranks
-        beside (int): mask of ranks to be together with; their groups come first
-
-    Returns:
-        mask, with the lowest of equal ranks
+    `levels`: groups, the largest first; those of only `idle` ranks are taken last, those with ranks of
+    `beside` first.
     """
     chosen = 0
     for groups in reversed(levels) if beside else ():

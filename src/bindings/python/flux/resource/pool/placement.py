@@ -63,7 +63,11 @@ def with_amounts(
         else:
             slots = shape.slot_count.min
             if not (shape.node_count is not None and shape.slot_count.fixed):
-                slots = _slots_in(inventory.counts_of(units), shape)
+                cores, gpus = inventory.cores_and_gpus(units)
+                if shape.slot_size:
+                    slots = cores // shape.slot_size
+                else:
+                    slots = gpus // shape.gpu_per_slot if shape.gpu_per_slot else 1
             steps = tuple(
                 [o + slots * each for o, each in zip(shape.node_amounts, shape.slot_amounts)]
             )
@@ -71,13 +75,6 @@ def with_amounts(
             taken = units | inventory.take_amounts(free, steps)
             chosen[taken] = chosen.get(taken, 0) | ranks
     return select(chosen), placed[1]
-
-
-def _slots_in(taken: Counts, shape: Shape) -> int:
-    """Return the slots in a number of cores and GPUs."""
-    if shape.slot_size:
-        return taken[0] // shape.slot_size
-    return taken[1] // shape.gpu_per_slot if shape.gpu_per_slot else 1
 
 
 def check_placed(
@@ -283,11 +280,8 @@ class Placement:
 def slots_each(rooms: list[tuple[int, int, int]], nodes: int, count: ResourceCount) -> int:
     """Return the largest number of slots that a count accepts and some nodes have room for.
 
-    Args:
-        rooms (list): ``(slots, mask of ranks, number of ranks)``: the slots that fit on each of
-            these ranks, no fewer than the least number accepted. There are enough ranks.
-        nodes (int): number of ranks wanted.
-        count (ResourceCount): the accepted numbers.
+    `rooms` has ``(slots that fit on each, mask of ranks, number of ranks)``, with enough ranks, all with
+    room for the least number accepted; `nodes` ranks are wanted.
     """
     most = count.min
     for room, _, number in sorted(rooms, reverse=True):
@@ -347,19 +341,14 @@ class PlacingPool(PoolContract):
         self.packing = tuple(levels)
 
     def choose_nodes(self, ranks: int, count: int, idle: int, beside: int = 0) -> int:
-        """Choose `count` nodes by the rule of `pack_by()`: in the minimum number of groups, of
-        these in the fullest; the lowest ranks if that is equal.
+        """Return a mask of `count` nodes by the rule of `pack_by()`, fewer if `ranks` (a mask) has fewer: in
+        the minimum number of groups, of these in the fullest; the lowest ranks if that is equal.
 
         O(groups). Nothing is allocated.
 
         Args:
-            ranks (int): mask of the ranks to choose from.
-            count (int): number of nodes; fewer are returned if `ranks` has fewer.
             idle (int): mask of ranks that count as idle: wholly idle groups are taken last.
             beside (int): mask of ranks whose groups come first.
-
-        Returns:
-            int: mask.
         """
         return choose_nodes(self.packing, idle, ranks, count, beside)
 

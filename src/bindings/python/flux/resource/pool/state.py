@@ -382,13 +382,7 @@ class PoolState:
         self._note_change(jobid)
 
     def give_back(self, jobid: int, given: Selection, left: Selection | None) -> None:
-        """Take back some or all of a job's units.
-
-        Args:
-            jobid (int): the job.
-            given (tuple): the returned selection.
-            left (tuple or None): the units that the job keeps; None if it ended.
-        """
+        """Take back a selection of a job's units, of which it keeps `left`; None if it ended."""
         self.index.release(given)
         if left is None:
             del self.jobs[jobid]

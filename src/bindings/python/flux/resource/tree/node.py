@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Places of slots within a node: TreePool's placement rules on bit masks.
 
-The functions take a ``Layout`` and the free cores and GPUs of one node as masks, and return
-``(slots, cores, gpus)``: the number of slots placed, at most the wanted number, and their units.
-The results depend only on the arguments, so that one cached result serves all nodes in a state.
+The functions take a ``Layout`` and the free cores and GPUs of one node as masks, and return those
+of at most the wanted number of slots. The results depend only on the arguments, so that one cached
+result serves all nodes in a state.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -54,8 +53,10 @@ class NodeType:
     @lru_cache(maxsize=MAX_RESULTS)  # noqa: B019
     def _slots(self, free: int, cores: int, gpus: int, wanted: int) -> int:
         core_mask, gpu_mask = free & self.core_mask, free >> self.shift
-        _, core_mask, gpu_mask = place_slots(self.layout, core_mask, gpu_mask, cores, gpus, wanted)
-        return core_mask | gpu_mask << self.shift
+        if not gpus:
+            return _cores_only(self.layout, core_mask, cores, wanted)
+        found = _beside_gpus(self.layout, core_mask, gpu_mask, cores, gpus, wanted)
+        return found[0] | found[1] << self.shift
 
     @lru_cache(maxsize=MAX_RESULTS)  # noqa: B019
     def _containers(
@@ -75,45 +76,30 @@ def _containers_of(shape: Shape) -> tuple[str, int, int, int]:
 class NodeTypes:
     """The node types of a pool: ``(mask of ranks, NodeType)``, with no rank in two."""
 
-    __slots__ = ("pairs", "_number")
+    __slots__ = ("pairs", "_by_rank")
 
     def __init__(self, pairs: Iterable[tuple[int, NodeType]]) -> None:
         self.pairs = tuple(pairs)
-        self._number: array[int] | None = None
+        self._by_rank: list[NodeType] = []
 
     def of_rank(self, rank: int) -> NodeType:
         """Return the NodeType of a rank."""
-        pairs = self.pairs
-        if len(pairs) == 1:
-            return pairs[0][1]
-        number = self._number
-        if number is None:
-            # Two bytes per rank: the index in `pairs`, which is seldom long.
-            number = array("H" if len(pairs) < 1 << 16 else "L", [0])
-            number *= max(mask.bit_length() for mask, _ in pairs)
-            for at, (mask, _) in enumerate(pairs):
+        if len(self.pairs) == 1:
+            return self.pairs[0][1]
+        by_rank = self._by_rank
+        if not by_rank:
+            by_rank[:] = self.pairs[0][1:] * max(mask.bit_length() for mask, _ in self.pairs)
+            for mask, node in self.pairs:
                 for low, count in runs(mask):
-                    number[low : low + count] = array(number.typecode, [at]) * count
-            self._number = number
-        return pairs[number[rank]][1]
-
-
-def place_slots(
-    layout: Layout, cores: int, gpus: int, slot_cores: int, slot_gpus: int, wanted: int
-) -> tuple[int, int, int]:
-    """Place slots of ``slot_cores`` (at least 1) cores and ``slot_gpus`` GPUs (protocols of RFC
-    49).
-    """
-    if slot_gpus:
-        return _beside_gpus(layout, cores, gpus, slot_cores, slot_gpus, wanted)
-    return _cores_only(layout, cores, slot_cores, wanted)
+                    by_rank[low : low + count] = [node] * count
+        return by_rank[rank]
 
 
 def _beside_gpus(
     layout: Layout, cores: int, gpus: int, slot_cores: int, slot_gpus: int, wanted: int
-) -> tuple[int, int, int]:
-    """Place by first fit: the levels from the finest on, each group in the order of the
-    topology."""
+) -> Place:
+    """Return the cores and GPUs of slots, placed by first fit: the levels from the finest on, each
+    group in the order of the topology (protocols of RFC 49)."""
     left = wanted
     free_cores, free_gpus = cores, gpus
     for groups in layout.levels:
@@ -128,12 +114,13 @@ def _beside_gpus(
                 free_gpus ^= take(mine, count * slot_gpus)
                 left -= count
                 if not left:
-                    return wanted, cores ^ free_cores, gpus ^ free_gpus
-    return wanted - left, cores ^ free_cores, gpus ^ free_gpus
+                    return cores ^ free_cores, gpus ^ free_gpus
+    return cores ^ free_cores, gpus ^ free_gpus
 
 
-def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tuple[int, int, int]:
-    """Place by best fit: the finest level that holds a slot, its groups by fewest free cores.
+def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> int:
+    """Return the cores of slots (at least 1 each), placed by best fit: the finest level that holds a
+    slot, its groups by fewest free cores.
 
     Slots that do not fit on a level go to the next coarser one.
     """
@@ -149,7 +136,7 @@ def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> tup
             count = min(left, popcount(best) // slot_cores)
             free ^= take(best, count * slot_cores)
             left -= count
-    return wanted - left, cores ^ free, 0
+    return cores ^ free
 
 
 def _tightest(groups: Iterable[Place], free: int, slot_cores: int) -> int:
@@ -179,7 +166,7 @@ def place_containers(
 
     A container is free if all its cores and GPUs are. ``slot_cores`` and ``slot_gpus`` are the
     minimum for one container. The containers of a slot are in the finest domain that has enough of
-    them. A negative ``wanted`` means no limit.
+    them. A negative ``wanted`` means no limit. Return the number of slots placed, and their units.
     """
     free_cores, free_gpus = cores, gpus
     least = (slot_cores, slot_gpus)

@@ -346,15 +346,11 @@ def entries_of(scheduling: dict[str, Any]) -> list[tuple[int, Any]]:
 def cut_children(
     scheduling: dict[str, Any], entries: list[tuple[int, Any]], ranks: int
 ) -> dict[str, Any]:
-    """Return ``R.scheduling`` for some of the ranks: for an allocation, or a pool that lost some.
+    """Return ``R.scheduling`` of a larger pool for some of its ranks (a mask): for an allocation, or a pool
+    that lost ranks. `entries` is from ``entries_of()``.
 
     Entries keep their whole topology, since it describes the node and not the allocation, and lose
     the other ranks; those without ranks are left out. The original is unchanged.
-
-    Args:
-        scheduling (dict): value of the key of the larger pool.
-        entries (list): from ``entries_of()``.
-        ranks (int): mask of the ranks that stay.
     """
     children = []
     for mask, entry in entries:
