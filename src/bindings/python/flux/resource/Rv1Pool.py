@@ -389,11 +389,8 @@ class Rv1Pool(Hooks):
 
     def copy(self) -> Rv1Pool:
         state = self.__dict__.get("pool_state")
-        new: Rv1Pool
-        if state is None:
-            new = self._sibling(log=NO_LOG)
-        else:
-            new = self._sibling(log=NO_LOG, pool_state=state.copy())
+        own = {} if state is None else {"pool_state": state.copy()}
+        new: Rv1Pool = self._sibling(log=NO_LOG, **own)
         return new
 
     def _contents(self) -> tuple[Inventory, Selection]:
