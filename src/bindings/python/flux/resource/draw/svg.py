@@ -6,7 +6,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from flux.resource.draw.view import Jobs, NodeState, Part, view
+from flux.resource.draw.view import Jobs, NodeState, Part, jobs_in, view
 from flux.resource.pool.masks import idset_text, members
 
 # A cell is a core or a GPU; a box is a domain of the topology.
@@ -43,10 +43,7 @@ def render_svg(
         ValueError: R, a job's R, the topology or an idset is malformed.
     """
     states = view(R, jobs, down, ranks)
-    colours: dict[Any, str] = {}
-    for state in states:
-        for job, _, _ in state.held:
-            colours.setdefault(job, JOB_COLOURS[len(colours) % len(JOB_COLOURS)])
+    colours = {job: JOB_COLOURS[at % len(JOB_COLOURS)] for job, at in jobs_in(states).items()}
     out: list[str] = []
     y = PADDING_PX
     width = 240

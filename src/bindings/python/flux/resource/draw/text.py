@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flux.resource.draw.view import Jobs, NodeState, Part, contents, view
+from flux.resource.draw.view import Jobs, NodeState, Part, contents, jobs_in, view
 from flux.resource.pool.masks import idset_text, members, popcount
 
 FREE_MARK = "."
@@ -34,7 +34,7 @@ def render_text(
         ValueError: R, a job's R, the topology or an idset is malformed.
     """
     states = view(R, jobs, down, ranks)
-    marks = _marks(states)
+    marks = {job: (JOB_MARKS[at : at + 1] or "*") for job, at in jobs_in(states).items()}
     lines = []
     for state in states:
         lines.append(f"{state.title()}: {state.summary()}")
@@ -44,15 +44,6 @@ def render_text(
         lines += _legend(states, marks)
         lines.append("")
     return "\n".join(lines[:-1]) + "\n" if lines else ""
-
-
-def _marks(states: list[NodeState]) -> dict[Any, str]:
-    marks: dict[Any, str] = {}
-    for state in states:
-        for job, _, _ in state.held:
-            if job not in marks:
-                marks[job] = JOB_MARKS[len(marks)] if len(marks) < len(JOB_MARKS) else "*"
-    return marks
 
 
 def _below(

@@ -105,6 +105,15 @@ class NodeState:
         return None
 
 
+def jobs_in(states: list[NodeState]) -> dict[Any, int]:
+    """Return the jobs on some nodes, numbered in the order in which they are drawn."""
+    found: dict[Any, int] = {}
+    for state in states:
+        for job, _, _ in state.held:
+            found.setdefault(job, len(found))
+    return found
+
+
 def contents(cores: int, gpus: int, show_gpus: bool = False) -> str:
     """Return ``5 cores, 1 GPU``; zero GPUs are only shown with ``show_gpus``."""
     text = counted(cores, "core")
