@@ -203,6 +203,10 @@ static size_t next_rank (const struct availability *all, const unsigned char *ra
     return rank < all->ranks ? rank : all->ranks;
 }
 
+#define FOR_RANKS(all, mask, rank)                                              \
+    for (rank = next_rank (all, mask, 0); rank < (all)->ranks;                  \
+         rank = next_rank (all, mask, rank + 1))
+
 /* -- lines -- */
 
 static struct step *step_of (const struct line *line, size_t at)
@@ -393,7 +397,7 @@ struct demand *demand_create (const struct availability *all,
     demand->bytes = bytes;
     memcpy (demand->keys, keys, claims * sizeof (int64_t));
     memcpy (demand->ranks, ranks, (claims + 1) * bytes);
-    for (rank = next_rank (all, ranks, 0); rank < all->ranks; rank = next_rank (all, ranks, rank + 1)) {
+    FOR_RANKS (all, ranks, rank) {
         usable++;
         for (kind = 0; kind < all->kinds; kind++)
             if (all->totals[rank * all->kinds + kind] < each[kind])
@@ -711,8 +715,7 @@ int64_t availability_use (struct availability *all,
     if (!place)
         return -1;
     for (at = 0; at < count; at++, ranks += bytes, amounts += all->kinds)
-        for (rank = next_rank (all, ranks, 0); rank < all->ranks;
-             rank = next_rank (all, ranks, rank + 1)) {
+        FOR_RANKS (all, ranks, rank) {
             if (!(part = add_part (place, rank))) {
                 place_release (place);
                 return -1;
@@ -1084,8 +1087,7 @@ static double search (struct availability *all,
 
     if (fits (all, demand, after, after + length, order))
         return after;
-    for (rank = next_rank (all, demand->ranks, 0); rank < all->ranks;
-         rank = next_rank (all, demand->ranks, rank + 1))
+    FOR_RANKS (all, demand->ranks, rank)
         if (append_changes (all, rank, demand, length, after, order, &heap) < 0) {
             found = -INFINITY;
             goto done;
@@ -1188,8 +1190,7 @@ static int find_place (struct availability *all,
     size_t rank, at, kind;
 
     trial->candidate_count = trial->best.count = 0;
-    for (rank = next_rank (all, demand->ranks, 0); rank < all->ranks;
-         rank = next_rank (all, demand->ranks, rank + 1)) {
+    FOR_RANKS (all, demand->ranks, rank) {
         int64_t units = units_on (all, rank, demand, start, end, may_move ? order : LAST);
 
         if (!units)
@@ -1338,14 +1339,13 @@ static int finish (struct availability *all, bool keep)
     return result;
 }
 
-/* Bind a promise; with `keep`, its number is returned, else whether there is a way. */
-static int64_t book (struct availability *all,
-                     struct demand *demand,
-                     double start,
-                     double end,
-                     double now,
-                     bool may_move,
-                     bool keep)
+int64_t availability_book (struct availability *all,
+                           struct demand *demand,
+                           double start,
+                           double end,
+                           double now,
+                           bool may_move,
+                           bool keep)
 {
     struct order order = {start > -INFINITY ? start : now, 0}; /* before those that begin with it */
     struct place *place = calloc (1, sizeof (*place));
@@ -1363,16 +1363,6 @@ static int64_t book (struct availability *all,
         return new_use (all, start, end, demand, place);
     place_release (place);
     return placed;
-}
-
-int64_t availability_book (struct availability *all,
-                           struct demand *demand,
-                           double start,
-                           double end,
-                           double now,
-                           bool may_move)
-{
-    return book (all, demand, start, end, now, may_move, true);
 }
 
 /* The first end of a use after a time. */
@@ -1409,7 +1399,7 @@ double availability_earliest (struct availability *all,
         if (!fits (all, demand, time, time + length, JOBS))
             continue;
         tries--;
-        can = book (all, demand, time, time + length, now, true, false);
+        can = availability_book (all, demand, time, time + length, now, true, false);
         if (can)
             return can < 0 ? -INFINITY : time;
     }
@@ -1468,7 +1458,7 @@ int availability_can_start (struct availability *all,
     if (!can)
         can = fits (all, demand, -INFINITY, end, LAST);
     if (!can && may_move && all->movable > leaves)
-        can = book (all, demand, -INFINITY, end, now, true, false);
+        can = availability_book (all, demand, -INFINITY, end, now, true, false);
     finish (all, false);
     if (stays && change (all, number, 1) < 0)
         return -1;
@@ -1512,7 +1502,7 @@ int64_t availability_first_to_start (struct availability *all,
         /* Most have no clear room, which fits() would look for. */
         found = leave_out (all, numbers[at]);
         if (!found)
-            found = book (all, demand, -INFINITY, end, now, may_move, false);
+            found = availability_book (all, demand, -INFINITY, end, now, may_move, false);
         finish (all, false);
         if (found < 0)
             return -1;

@@ -190,12 +190,14 @@ double availability_earliest (struct availability *all,
                               double after,
                               double now,
                               bool may_move);
+/* With `keep`, the promise is bound, and its number returned; else 1 if there is a way. */
 int64_t availability_book (struct availability *all,
                            struct demand *demand,
                            double start,
                            double end,
                            double now,
-                           bool may_move);
+                           bool may_move,
+                           bool keep);
 double availability_enough_until (struct availability *all,
                                   const struct demand *demand,
                                   double since);

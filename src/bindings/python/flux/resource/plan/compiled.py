@@ -309,7 +309,7 @@ class CompiledAvailability:
         self, demand: Demand, start: float, end: float, now: float, may_move: bool
     ) -> int | None:
         bind, made = lib.availability_book, self._in_c(demand)
-        return _known(bind(self._all, made, start, end, now, may_move)) or None
+        return _known(bind(self._all, made, start, end, now, may_move, True)) or None
 
     def enough_until(self, demand: Demand, since: float) -> float:
         made = self._in_c(demand)
