@@ -82,8 +82,6 @@ class BackfillByLatestStart(BackfillByRank):
         self._heads: list[PendingJob] = []
         #: pending jobs without a latest start: no time at which they fit is known
         self._without_promise: dict[int, PendingJob] = {}
-        #: job id -> `keeps_promises`; until a job starts or is promised
-        self._keeps: dict[int, bool] = {}
         #: readmitted groups -> number of their jobs that are queued again
         self._readmitted: dict[JobGroup, int] = {}
         #: the head that a job starting now overtakes; None: none
@@ -116,7 +114,6 @@ class BackfillByLatestStart(BackfillByRank):
             if self.plan_is_void():
                 return
         self._has_free.clear()
-        self._keeps.clear()
         self._overtaken = None
         for number, job in enumerate(self.latest.due(policy.now()), 1):
             if not job.request.finalized:
@@ -196,24 +193,16 @@ class BackfillByLatestStart(BackfillByRank):
                     head_plan = self.plan_of_heads(heads)
 
     def could_start(self) -> Generator[None, None, bool]:
-        groups = yield from self.free_groups()
-        if not groups:
-            return False
-        jobs, has_rules = self.backlog.jobs, self.policy.admission.engaged
-        if not has_rules:
-            count = sum(group.count for group in groups)
-            if self.backlog.has_priorities or count > TRIED_PER_TURN or 2 * count > jobs.count:
-                return True  # checking all would take longer than the walk that it may save
-        free = {group.signature for group in groups}
-        asked = [
+        free = [
             job
-            for job in jobs.to_list()
-            if job.signature in free and not job.request.finalized and not self.is_kept_for(job)
+            for group in (yield from self.free_groups())
+            for job in group.to_list()
+            if not (job.request.finalized or self.is_kept_for(job))
         ]
-        if has_rules:
-            return bool(asked)
-        for number, job in enumerate(asked, 1):
-            if number % COMPARED_PER_TURN == 0:
+        if self.policy.admission.engaged or self.backlog.has_priorities:
+            return bool(free)
+        for number, job in enumerate(free, 1):
+            if number % TRIED_PER_TURN == 0:
                 yield
             if self.keeps_promises(job):
                 return True
@@ -221,17 +210,7 @@ class BackfillByLatestStart(BackfillByRank):
 
     def keeps_promises(self, job: PendingJob) -> bool:
         """Whether all other promises can be kept if a job starts now."""
-        keeps = self._keeps.get(job.jobid)
-        if keeps is None:
-            keeps = self.plan.fits(job.resource_request, jobid=job.jobid)
-            self._keeps[job.jobid] = keeps
-        return keeps
-
-    def try_to_start(self, job: PendingJob) -> bool:
-        left = super().try_to_start(job)
-        if left:
-            self._keeps.clear()
-        return left
+        return self.plan.fits(job.resource_request, jobid=job.jobid)
 
     def plan_of_heads(self, heads: list[PendingJob]) -> Plan | None:
         """Return a plan of the resources that running jobs leave, with each head promised the first
@@ -342,7 +321,6 @@ class BackfillByLatestStart(BackfillByRank):
 
         now = self.policy.now()
         left = yield from self.before_lower(job, now, now + job.limit, start)
-        self._keeps.clear()
         self._plan_unchecked = True
         return left
 
@@ -421,7 +399,6 @@ class BackfillByLatestStart(BackfillByRank):
 
     def take_back(self, job: PendingJob, latest: float, cause: str) -> None:
         """Tell a job's user that it has lost its latest start."""
-        self._keeps.clear()
         if self._untold.pop(job.jobid, None) is None:
             self.void(job, latest, cause)
             self.show_latest_start(job, None)
