@@ -522,8 +522,11 @@ class BackfillInOrder(Backfilling):
         Open promises behind a promised job are removed meanwhile. They have no end: two of them
         could keep each other without a time for good, and both block a job whose time has come.
         """
-        if self.made_anew:
-            self.plan_anew_from(job)
+        if self.made_anew:  # the promises of this job and its competitors behind it
+            for other in self.promised_after(job):
+                self.promises.drop(other)
+                self.backlog.again(other)
+            self.promises.drop(job)
         if not job.promised:
             if not (self.try_to_start(job) or self.park_if_down(job) or self.take_precedence(job)):
                 self.wait(job)
@@ -534,8 +537,12 @@ class BackfillInOrder(Backfilling):
         is_due = self.advance(job)
         if is_due and not self.try_to_start(job):
             self.wait(job)
-        if open_ones:
-            self.restore_open(open_ones)
+        for other in open_ones:
+            if other in self.promises:
+                try:
+                    self.promises.make(other, None)
+                except InsufficientResources:
+                    self.revoke(other)
         if not is_due:
             self.advance_following(job)
 
@@ -626,10 +633,14 @@ class BackfillInOrder(Backfilling):
         admission, request = self.policy.admission, job.resource_request
         if job.promised:
             if self.promises.when(job) is None:
-                self.renew_open(job)
-        elif self.may_be_promised(job):
+                self.plan.cancel(job.jobid)
+                when = self.plan.earliest(request)
+                self.promise(job, when)
+                if when is not None:
+                    self.released()  # resources kept from now on may let others start
+            return
+        if self.may_be_promised(job):
             self.promise(job, self.plan.earliest(request))
-        if job.promised:
             return
         limit = inf
         if not (admission.engaged and admission.asks_each):
@@ -658,22 +669,6 @@ class BackfillInOrder(Backfilling):
                 when = self.plan.earliest(job.resource_request)
         self.promise(job, when)
 
-    def renew_open(self, job: PendingJob) -> None:
-        """Promise a job with an open promise a time, if one is known now."""
-        self.plan.cancel(job.jobid)
-        when = self.plan.earliest(job.resource_request)
-        self.promise(job, when)
-        if when is not None:
-            self.released()  # resources kept from now on may let others start
-
-    def plan_anew_from(self, job: PendingJob) -> None:
-        """Drop the promises of a job and of its competitors behind it; each is made again in its
-        turn."""
-        for other in self.promised_after(job):
-            self.promises.drop(other)
-            self.backlog.again(other)
-        self.promises.drop(job)
-
     def revoke(self, job: PendingJob) -> None:
         """Revoke a job's promise, and its estimate."""
         if job in self.promises:
@@ -700,15 +695,6 @@ class BackfillInOrder(Backfilling):
     def yielding(self, job: PendingJob) -> set[int]:
         others = self.open_promises_after(job) if job.promised else ()
         return super().yielding(job).union(one.jobid for one in others)
-
-    def restore_open(self, jobs: list[PendingJob]) -> None:
-        """Restore open promises that were temporarily removed from the plan."""
-        for job in jobs:
-            if job in self.promises:
-                try:
-                    self.promises.make(job, None)
-                except InsufficientResources:
-                    self.revoke(job)
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -252,7 +252,7 @@ class BackfillByLatestStart(BackfillByRank):
                 policy.call_at(when + 2 * GRACE_S, policy.look_again)
             return
         if not latest.overdue.get(job.jobid):
-            latest.violated += 1
+            latest.counts["violated"] += 1
             policy.log.error(
                 f"{job.name} was promised to start by {when:.0f}, and cannot: this is a bug"
             )
@@ -405,7 +405,7 @@ class BackfillByLatestStart(BackfillByRank):
 
     def void(self, job: PendingJob, latest: float, cause: str) -> None:
         """Count and log a promise that cannot be kept, by one of `VOID_CAUSES`."""
-        self.latest.void(cause)
+        self.latest.void[cause] += 1
         self.policy.log.info(
             f"{job.name}: the promise to start by {iso_time(latest)} is void: {VOID_CAUSES[cause]}"
         )
@@ -473,7 +473,7 @@ class BackfillByLatestStart(BackfillByRank):
         kept: list[PendingJob] = []
         passed: list[PendingJob] = []
         for job in (yield from in_steps(list(known), key)):
-            self.latest.bring_back(job, known[job])
+            self.latest.make(job, known[job], "restored")
             (kept if known[job] >= self.policy.now() else passed).append(job)
         yield from self.put_back(kept, "unloaded")
         for number, job in enumerate(kept, 1):

@@ -5,6 +5,7 @@ promises, and those kept over a reload."""
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterator
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
@@ -53,12 +54,11 @@ class LatestStarts:
         #: id of a job whose latest start has passed, and which any pass may start -> whether its
         #: promise is void
         self.overdue: dict[int, bool] = {}
-        self.made = 0  # number of promises made
-        self.restored = 0  # number of promises restored to jobs that have returned
         self.changes = 0  # grows with each promise made or removed
-        self.kept = 0  # number of jobs that started in time
-        self.void_by: dict[str, int] = {}  # cause -> number of void promises; see `VOID_CAUSES`
-        self.violated = 0  # number of promises broken without a cause, which is a bug
+        #: numbers of promises: made; restored to jobs that have returned; kept; and violated, broken
+        #: without a cause, which is a bug
+        self.counts = dict.fromkeys(("made", "restored", "kept", "violated"), 0)
+        self.void: dict[str, int] = Counter()  # cause -> number of void ones; see `VOID_CAUSES`
         self.spare = 0.0  # total seconds by which jobs started before their latest starts
 
     def __len__(self) -> int:
@@ -77,15 +77,10 @@ class LatestStarts:
         none."""
         return self._times[job.jobid][0]
 
-    def make(self, job: PendingJob, when: float) -> None:
-        """Promise a job to start by `when`, seconds since the epoch. Replaces a previous
-        promise."""
-        self.made += 1
-        self._enter(job, when)
-
-    def bring_back(self, job: PendingJob, when: float) -> None:
-        """Restore a promise to start by `when` to a job that has returned."""
-        self.restored += 1
+    def make(self, job: PendingJob, when: float, how: str = "made") -> None:
+        """Promise a job to start by `when`, seconds since the epoch, or ("restored") promise it
+        again to a job that has returned. Replaces a previous promise."""
+        self.counts[how] += 1
         self._enter(job, when)
 
     def _enter(self, job: PendingJob, when: float) -> None:
@@ -114,10 +109,6 @@ class LatestStarts:
         del self._order[bisect_left(self._order, (found[0], job.jobid))]
         return found[0]
 
-    def by_time(self) -> list[tuple[float, int]]:
-        """Return a copy of (latest start in seconds since the epoch, job id), ascending."""
-        return self._order[:]
-
     def before(self, time: float) -> list[PendingJob]:
         """Return the jobs whose latest start is before a time (seconds since the epoch)."""
         found = self._order[: bisect_left(self._order, (time, -1))]
@@ -129,12 +120,8 @@ class LatestStarts:
         void = self.overdue.get(job.jobid, False)
         when = self.drop(job)
         if when is not None and not void and now <= when + grace:
-            self.kept += 1
+            self.counts["kept"] += 1
             self.spare += max(0.0, when - now)
-
-    def void(self, cause: str) -> None:
-        """Count a promise that cannot be kept."""
-        self.void_by[cause] = self.void_by.get(cause, 0) + 1
 
     def next_due(self) -> float | None:
         """Return the first latest start in the future, or None."""
@@ -153,14 +140,8 @@ class LatestStarts:
     def stats(self) -> dict[str, Any]:
         """Return counts for ``stats``: made, kept, void by cause, violated, and the mean time to
         spare in seconds."""
-        return {
-            "made": self.made,
-            "restored": self.restored,
-            "kept": self.kept,
-            "void": dict(self.void_by),
-            "violated": self.violated,
-            "mean_spare": self.spare / self.kept if self.kept else 0.0,
-        }
+        spare = self.spare / max(1, self.counts["kept"])
+        return {**self.counts, "void": dict(self.void), "mean_spare": spare}
 
 
 class StoredLatestStarts:
@@ -180,9 +161,8 @@ class StoredLatestStarts:
 
     def text(self) -> Iterator[str]:
         """Return all latest starts as JSON, in parts."""
-        times = self._latest.by_time()
-        times += [(when, jobid) for jobid, when in self._times.items()]
-        return in_parts({"version": VERSION}, "latest", ((jobid, when) for when, jobid in times))
+        times = [(job.jobid, self._latest.when(job)) for job in self._latest]
+        return in_parts({"version": VERSION}, "latest", [*times, *self._times.items()])
 
     def save(self) -> None:
         """Store the latest starts if they have changed."""

@@ -123,17 +123,13 @@ class Projections:
                     raise ProjectionFailed(query.error)
                 self._go_on()
                 if query.answer is None and query.error is None:
-                    yield self._pause_of(query)
+                    is_guest = guest is not None and not query.is_asked and not self._waits
+                    waiting = len(self._waiting) if is_guest else 0
+                    yield POLL_S * max(1.0, waiting / POLLING_QUERIES)
         finally:
             if query in self._waiting:  # the client has disconnected
                 self._waiting.remove(query)
         return query.answer
-
-    def _pause_of(self, query: Query) -> float:
-        """Return the seconds until a query checks for its answer again."""
-        if query.is_asked or query.guest is None or self._waits:
-            return POLL_S
-        return POLL_S * max(1.0, len(self._waiting) / POLLING_QUERIES)
 
     def stop(self) -> None:
         """End the child; its queries get no answer."""
