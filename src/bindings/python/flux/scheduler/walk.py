@@ -68,7 +68,13 @@ def entry_of(job: PendingJob) -> Entry:
 
 
 class _Block(List["Entry"]):
-    """Consecutive jobs of `OrderedJobs`, sorted."""
+    """Consecutive jobs of `OrderedJobs`, sorted.
+
+    Attributes:
+        shortest (float): a lower bound of their limits. The job with that limit may have left, which
+            is noticed when a search for a shorter one fails: if many leave at once, each update
+            would look at the rest of the block
+    """
 
     __slots__ = ("shortest",)
 
@@ -77,9 +83,7 @@ class _Block(List["Entry"]):
         self.find_shortest()
 
     def find_shortest(self) -> None:
-        #: A lower bound of their limits. The job with that limit may have left, which is noticed
-        # when a search for a shorter one fails: if many leave at once, each update would look at
-        # the rest of the block.
+        """Compute `shortest`."""
         self.shortest: float = min([job.limit for _, _, job in self], default=inf)
 
 
