@@ -256,10 +256,7 @@ class Draws:
         for shares in known:
             at = bisect_right(shares, elapsed / scale)
             if at < len(shares):
-                return scale * shares[at + int(self._chance(job.jobid) * (len(shares) - at))]
+                text = f"{self._seed} {job.jobid}".encode()
+                drawn = int.from_bytes(hashlib.blake2b(text, digest_size=6).digest(), "big")
+                return scale * shares[at + drawn * (len(shares) - at) // (1 << 48)]
         return job.limit
-
-    def _chance(self, jobid: int) -> float:
-        """Return a number in [0, 1)."""
-        text = hashlib.blake2b(f"{self._seed} {jobid}".encode(), digest_size=6).digest()
-        return int.from_bytes(text, "big") / (1 << 48)

@@ -84,9 +84,6 @@ class VirtualFuture:
             raise OSError(self._error, os.strerror(self._error))
         return self._answer
 
-    def wait_for(self, seconds: float) -> VirtualFuture:
-        return self
-
 
 class VirtualHandle:
     """The class assigned to the handle of a forked scheduler.
@@ -106,9 +103,6 @@ class VirtualHandle:
         self.handle = handle
 
     # -- time --------------------------------------------------------------------------------------
-
-    def get_reactor(self) -> None:
-        """Return None: there is no reactor."""
 
     def reactor_now(self, reactor: Any = None) -> float:
         return self.time.now
