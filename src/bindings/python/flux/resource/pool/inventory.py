@@ -438,14 +438,10 @@ class Inventory:
             totals(selection), self.shift, self.hosts, self.properties_of(ranks), None, self.amounts
         )
 
-    def properties_of(self, ranks: int, local: bool = False) -> dict[str, int]:
-        """Return the properties of a mask of ranks; without `local`, not those local to the instance,
-        whose names begin with ``+``."""
-        return {
-            name: mask & ranks
-            for name, mask in self.properties.items()
-            if mask & ranks and (local or name[:1] != "+")
-        }
+    def properties_of(self, ranks: int) -> dict[str, int]:
+        """Return the properties of a mask of ranks, without those local to the instance."""
+        found = {name: mask & ranks for name, mask in self.properties.items() if name[:1] != "+"}
+        return _present(found)
 
     def children(self, units: int) -> dict[str, str]:
         """Return ``children`` of an R_lite entry."""
@@ -502,11 +498,14 @@ class Inventory:
             "expiration": expiration,
         }
         if self.properties:
-            properties = self.properties_of(selected_ranks(selection), local)
+            ranks = selected_ranks(selection)
+            properties = {
+                name: idset_text(mask & ranks)
+                for name, mask in sorted(self.properties.items())
+                if mask & ranks and (local or name[:1] != "+")
+            }
             if properties:
-                execution["properties"] = {
-                    name: idset_text(mask) for name, mask in sorted(properties.items())
-                }
+                execution["properties"] = properties
         return execution
 
     def grouped(self, selection: Selection) -> list[tuple[int, int]]:

@@ -167,16 +167,16 @@ class RankIndex:
     def _regroup(self, mask: int, free: int, left: int, full: int) -> int:
         """Note that some ranks of a kind (`full`) have other units free (`left` instead of `free`);
         return their entry in `partial`."""
-        groups, key = self.groups, self.inventory.key
+        groups, inventory = self.groups, self.inventory
         if free:
-            before = key(free)
+            before = inventory.keys[full] if free == full else inventory.key(free)
             rest = groups[before] ^ mask
             if rest:
                 groups[before] = rest
             else:
                 self._drop_group(before)
         if left:
-            after = key(left)
+            after = inventory.keys[full] if left == full else inventory.key(left)
             if after in groups:
                 groups[after] |= mask
             else:
