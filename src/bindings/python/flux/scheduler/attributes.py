@@ -5,14 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-class _Job(Protocol):
-    @property
-    def resource_request(self) -> Any: ...
 
 
 def printable(text: object) -> str:
@@ -47,7 +42,7 @@ class SystemAttributes:
         return cls(values if isinstance(values, dict) else {})
 
     @classmethod
-    def of_job(cls, job: _Job) -> SystemAttributes:
+    def of_job(cls, job: Any) -> SystemAttributes:
         """Return those of a pending job. Parses its jobspec again, which a long queue keeps as
         text."""
         try:

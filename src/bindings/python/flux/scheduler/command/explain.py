@@ -241,19 +241,16 @@ def state_or_result(job: dict[str, Any]) -> str:
     return status
 
 
-def _with_time(dependency: str, text_of: Callable[[float], str]) -> str:
-    name, _, value = dependency.partition("=")
-    return f"{name}={text_of(float(value))}" if name == "begin-time" else dependency
-
-
 def reason_in_job_manager(job: dict[str, Any], text_of: Callable[[float], str]) -> str | None:
     """Return why the job manager does not send a job to the scheduler, or None if the job itself
     does not show it."""
     state = state_or_result(job)
     if state == "DEPEND":
-        dependencies = job.get("dependencies") or ()
-        dependencies = [_with_time(one, text_of) for one in dependencies]
-        return f"dependencies: {', '.join(dependencies) or 'not known yet'}"
+        texts = []
+        for one in job.get("dependencies") or ():
+            name, _, value = one.partition("=")
+            texts.append(f"{name}={text_of(float(value))}" if name == "begin-time" else one)
+        return f"dependencies: {', '.join(texts) or 'not known yet'}"
     if job.get("urgency") == 0:
         return "held: its urgency is 0"
     if state == "PRIORITY":
