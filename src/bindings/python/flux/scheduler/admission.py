@@ -12,8 +12,9 @@ treats all alike. A rule is called when:
   changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
   (`~AdmissionRule.hello`).
 
-A rule that counts what jobs hold, such as a limit (`CountedRule`), enters bounds for a job instead:
-it is asked only while one of them is exceeded.
+A rule that counts what jobs hold, such as a limit
+(`flux.scheduler.site_policy.counting.CountingRule`), enters bounds for a job instead: it is asked
+only while one of them is exceeded.
 
 A job kept from starting by a rule is *deferred*: it leaves the queue, has no promise, and no job
 waits behind it. It returns when the rule readmits it (`AdmissionHost.readmit`).
@@ -25,7 +26,7 @@ examined. A rule that distinguishes between such jobs overrides `~AdmissionRule.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Protocol, Tuple
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
 
 from flux.resource.errors import InsufficientResources
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from flux.scheduler.decision import Planning
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.site_policy.holdings import Holding
 
 
 #: Key of the deferral of a job that a rule lets start (`AdmissionControl.kept_for`), but that fits nowhere.
@@ -53,9 +53,9 @@ class Deferral(NamedTuple):
             or a past time: when the rule calls `AdmissionHost.readmit`
         key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause
             by it
-        instead: from `CountedRule.second_look`: alternative requests to try, for less or for
-            other ranks
-        over: from `CountedRule.second_look`: what the offer exceeds, for the rule's ``facts``
+        instead: from a counting rule's ``second_look``: alternative requests to try, for less or
+            for other ranks
+        over: of a limit: what is exceeded
     """
 
     reason: str | Callable[[], str]
@@ -251,29 +251,6 @@ class AdmissionRule:
         return {}
 
 
-#: ``(numbers, index, maximum)``: a job may start while ``numbers[index]`` is not above the maximum.
-Bound = Tuple[List[Any], int, float]
-
-#: A change of the resources that a job holds: the numbers of nodes, cores, GPUs and jobs.
-Change = Tuple[int, int, int, int]
-
-
-class Bounds(NamedTuple):
-    """The bounds of a pending job, made when it is examined for the first time since its request or
-    a counting rule has changed.
-
-    Attributes:
-        version: number of the last change of counting rules included
-        least: minimum numbers of nodes, cores and GPUs that the request takes
-        is_exact: whether it takes these on any ranks
-    """
-
-    version: int
-    least: tuple[int, int, int]
-    is_exact: bool
-    bounds: list[Bound]
-
-
 class GivingRule(AdmissionRule):
     """A rule of the library that may have resources to give to a job. While it does
     (``host.admission.engage()``), jobs without room in the pool are examined, too."""
@@ -298,46 +275,12 @@ class GivingRule(AdmissionRule):
 
 
 class CountedRule(AdmissionRule):
-    """A rule of the library that counts what jobs hold. Its records of jobs are in
-    ``host.admission.counted``; the uses in a record are told what the job holds, in place of
-    `AdmissionRule.start` and `AdmissionRule.free`. Its `AdmissionRule.check` is called only while
-    one of a job's bounds is exceeded. When these change, it calls ``host.admission.recount()``.
+    """A rule of the library that counts what jobs hold:
+    `flux.scheduler.site_policy.counting.CountingRule`."""
 
-    Attributes:
-        are_promised (bool): whether a job that waits for another offer of the pool is readmitted
-            without room, to be promised a start
-    """
-
-    are_promised = False
-
-    def bounds(self, job: PendingJob) -> list[Bound]:
-        """Return the bounds within which `job` may start with the minimum numbers of cores and GPUs
-        of its request, on any nodes."""
-        return []
-
-    def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        """Return None if `job`, which is within its bounds, may start with `held`, which is other
-        than the minimum of its request, else the reason; the allocation is then freed. `pool`: that
-        of the allocation, the scheduler's or a copy for a trial. A job that waits for another offer
-        has its shape noted in ``host.admission.offers``.
-        """
-        return None
-
-    def defers_again(self, job: PendingJob, deferral: Deferral, is_offered: bool) -> bool:
-        """Whether this rule is certain to defer `job`, which it has readmitted, for the same cause,
-        so that the job need not be queued again. `is_offered`: whether the pool certainly has an
-        offer for it; a job without one waits in the queue."""
-        return False
-
-    def moved(self) -> None:
-        """Called when the order of pending jobs has changed, while some are deferred."""
-
-    def was_deferred(self, job: PendingJob) -> None:
-        """Called when some rule has deferred a job."""
-
-    def is_certain(self, job: PendingJob, known: Any) -> bool:
-        """Whether this rule is certain to let `job`, with this record, start at its promised time,
-        as `GivingRule.keeps_promise`."""
+    def has_room(self, job: PendingJob, key: Hashable, is_offered: bool) -> bool:
+        """Whether there can be room for `job`, deferred with a key. `is_offered`: whether the pool
+        certainly has an offer for it."""
         return True
 
 

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.placement import RoomCounts
 from flux.scheduler.admission import (
     NO_ROOM,
     AdmissionRule,
-    Bounds,
     Cause,
     CountedRule,
     Deferral,
@@ -22,13 +21,13 @@ from flux.scheduler.admission import (
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.misspelled import is_ours
 from flux.scheduler.requests import PendingJob
-from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, Holding, holding_of
+from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, Counted, Holding, holding_of
 from flux.scheduler.walk import JobGroup, OrderedJobs, entry_of
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission import Change
+    from flux.scheduler.host import Timer
     from flux.scheduler.pools import RequestFacts
     from flux.scheduler.requests import Requests
 
@@ -45,12 +44,12 @@ class DeferredJobs:
         self.jobs = OrderedJobs()
         #: job id -> deferred job, with its rule, deferral and group
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
-        #: ids of pending jobs that were queued again, until they are deferred again
-        self.requeued: set[int] = set()
         #: (rule, key) -> {signature: jobs deferred with these}
         self._waiting: dict[tuple[AdmissionRule, Hashable], dict[Any, JobGroup]] = {}
-        #: (rule, key, time) of each timer for `Deferral.until`
-        self.due: set[tuple[AdmissionRule, Hashable, float]] = set()
+        #: ids of pending jobs that were queued again, until they are deferred again
+        self.requeued: set[int] = set()
+        #: (rule, key) -> timer for the first `Deferral.until`
+        self._timers: dict[tuple[AdmissionRule, Hashable], Timer] = {}
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -70,6 +69,20 @@ class DeferredJobs:
         self.requeued.discard(job.jobid)
         job.was_deferred = True
         self._enter(job, why.rule, why.deferral).is_deferred = True
+
+    def readmit_at(self, rule: AdmissionRule, key: Hashable, when: float | None) -> None:
+        """Readmit the jobs that a rule deferred with a key at a time, if it is in the future."""
+        timer = self._timers.get((rule, key))
+        if when is None or when <= rule.host.now() or (timer is not None and timer.when <= when):
+            return
+        if timer is not None:
+            timer.cancel()
+
+        def readmit() -> None:
+            del self._timers[rule, key]
+            rule.host.readmit(rule, key)
+
+        self._timers[rule, key] = rule.host.call_at(when, readmit)
 
     def regroup(self, job: PendingJob) -> None:
         """Move a deferred job whose signature changed to its new group."""
@@ -206,6 +219,24 @@ def use_older_names(rule: AdmissionRule) -> None:
             rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
 
 
+class Bounds(NamedTuple):
+    """The bounds of a pending job, made when it is examined for the first time since its request or
+    a counting rule has changed.
+
+    Attributes:
+        version: number of the last change of counting rules included
+        least: minimum numbers of nodes, cores and GPUs that the request takes
+        is_exact: whether it takes these on any ranks
+        bounds: ``(numbers, index, maximum)``: the job may start while no ``numbers[index]`` is
+            above its maximum
+    """
+
+    version: int
+    least: tuple[int, int, int]
+    is_exact: bool
+    bounds: list[tuple[list[Any], int, float]]
+
+
 def _for_the_same(one: Any, other: Any) -> bool:
     """Whether two requests of a job differ in their licences at most."""
     if hasattr(one, "shape"):
@@ -233,14 +264,13 @@ class AdmissionControl:
         kept_for (dict): job id -> rule whose `GivingRule.allocate` may find resources that other
             jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
             `AdmissionRule.why`
-        holds (dict): id of a running job -> the resources that it holds, if a rule counts them or
-            ranks have left: the pool forgets these, but the job holds them until they are freed
-        counted (dict): job id -> {name of a rule that counts it: its record, a
-            `flux.scheduler.site_policy.counting.Counted`}
+        counted (dict): job id -> `Counted`, for a job that rules count, and a running one some of
+            whose ranks have left: the pool forgets these, but the job holds them until they are
+            freed
         offers (dict): (counting rule, key of a deferral because of the pool's offer) -> the shape of
             the next request; None: unknown
-        at_release (dict): functions to call, once each, when resources are released or a promise is
-            given up, for schedulers with promises; the keys are their users'
+        at_release (dict): uses whose jobs are readmitted when resources are released or a promise is
+            given up, for schedulers with promises -> None
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
             this end, seconds since the epoch; 0: none. The value at its start becomes the
             expiration of its R
@@ -265,17 +295,16 @@ class AdmissionControl:
         self.rules: list[AdmissionRule] = []
         self.kept_for: dict[int, AdmissionRule] = {}
         self.own_ends: dict[int, float] = {}
-        self.holds: dict[int, Holding] = {}
         #: the last allocation offered to a job, and its resources
         self._offer: tuple[Any, Holding] = (None, NOTHING)
-        self.at_release: dict[Hashable, Callable[[], None]] = {}
+        self.at_release: dict[Any, None] = {}
         #: number of the last change of bounds
         self._version = 0
-        self.counted: dict[int, dict[str, Any]] = {}
+        self.counted: dict[int, Counted] = {}
         self.offers: dict[tuple[Any, Any], Any] = {}
         #: whether a rule's check is a question, after which the job is not deferred
         self.is_question = False
-        self._counting: list[CountedRule] = []
+        self._counting: list[Any] = []
         self.told: set[int] = set()
         self.update()
 
@@ -308,13 +337,14 @@ class AdmissionControl:
         self.engaged = bool(engaged)
         self._checking = self._overriding(AdmissionRule.check, engaged)
         giving = [rule for rule in engaged if isinstance(rule, GivingRule)]
-        counting = [rule for rule in engaged if isinstance(rule, CountedRule)]
+        counting: list[Any] = [rule for rule in engaged if isinstance(rule, CountedRule)]
         self._giving = [(rule, rule.allocate) for rule in giving if rule.has_more]
         self.asks_each = bool(self._giving)
         self._starting = self._overriding(AdmissionRule.start, engaged)
         self._freeing = self._overriding(AdmissionRule.free, engaged)
         self._promise_checks = self._overriding(GivingRule.keeps_promise, giving)
-        self._second_looks = self._overriding(CountedRule.second_look, counting)
+        self._second_looks = [rule for rule in counting if hasattr(rule, "second_look")]
+        self._uncertain = [rule for rule in counting if hasattr(rule, "is_certain")]
         if counting != self._counting:
             self._counting = counting
             self.recount()
@@ -435,8 +465,12 @@ class AdmissionControl:
     def _enter_bounds(self, job: PendingJob) -> Bounds:
         """Make a pending job's bounds."""
         facts, request = self._facts, job.resource_request
-        bounds = [bound for rule in self._counting for bound in rule.bounds(job)]
         least, is_exact = facts.least_of(request), facts.takes_least(request)
+        bounds = []
+        if job.jobid in self.counted:
+            for uses in self.counted[job.jobid].uses.values():
+                for use, needs in uses.items():
+                    bounds += use.bounds_for(job, needs, least)
         found = job.bounds = Bounds(self._version, least, is_exact, bounds)
         return found
 
@@ -529,8 +563,8 @@ class AdmissionControl:
         or None. `held`: the resources of the allocation; None: to be looked up."""
         held = held or holding_of(pool, jobid)
         if job.bounds is None or held[1:] != job.bounds.least:
-            for rule, second_look in self._second_looks:
-                deferral = second_look(job, pool, held)
+            for rule in self._second_looks:
+                deferral = rule.second_look(job, pool, held)
                 if deferral is not None:
                     return JobDeferred(rule, deferral)
         return None
@@ -548,9 +582,11 @@ class AdmissionControl:
         for _, keeps_promise in self._promise_checks:
             if not keeps_promise(job):
                 return False
-        for known in self.counted.get(job.jobid, {}).values():
-            if not known.uses[0].rule.is_certain(job, known):
-                return False
+        if self._uncertain and job.jobid in self.counted:
+            by_rule = self.counted[job.jobid].uses
+            for rule in self._uncertain:
+                if rule.name in by_rule and not rule.is_certain(job, by_rule[rule.name]):
+                    return False
         return True
 
     def start(
@@ -559,12 +595,11 @@ class AdmissionControl:
         """Tell the rules that a job starts, and add their annotations to `annotations`."""
         jobid = job.jobid
         if jobid in self.counted:
-            offered, held = self._offer
+            record, (offered, held) = self.counted[jobid], self._offer
             if offered is not alloc:
                 held = holding_of(self._pool(), jobid)
-            self.holds[jobid] = held
-            ranks, nodes, cores, gpus = held
-            self._count(jobid, ranks, (nodes, cores, gpus, 1), now)
+            record.held = held
+            self._count(jobid, record, held, 1, now)
         for one, start in self._starting:
             try:
                 shown = start(job, alloc)
@@ -577,32 +612,37 @@ class AdmissionControl:
         """Tell the rules that a job has freed resources."""
         if self.offers:
             self.ask_again()
-        if jobid in self.holds:
-            ranks, nodes, cores, gpus = left = self.holds[jobid]
+        if jobid in self.counted:
+            record = self.counted[jobid]
+            if record.held is not None:
+                ranks, nodes, cores, gpus = held = record.held
+                if final:
+                    more = Holding(ranks, -nodes, -cores, -gpus)
+                else:
+                    on, *left = held = held.left_of(R)
+                    more = Holding(ranks & ~on, left[0] - nodes, left[1] - cores, left[2] - gpus)
+                self._count(jobid, record, more, -1 if final else 0, now())
+                record.held = held
             if final:
-                self._count(jobid, ranks, (-nodes, -cores, -gpus, -1), now())
-                self.counted.pop(jobid, None)
-                del self.holds[jobid]
-            else:
-                left = left.left_of(R)
-                more = left.nodes - nodes, left.cores - cores, left.gpus - gpus, 0
-                self._count(jobid, ranks & ~left.ranks, more, now())
-                self.holds[jobid] = left
+                del self.counted[jobid]
         for one, free in self._freeing:
             try:
                 free(jobid, R, final)
             except Exception:
                 self._report(f"admission rule {one.name}: free", trace=True)
 
-    def _count(self, jobid: int, ranks: int, more: Change, now: float) -> None:
+    def _count(self, jobid: int, record: Counted, more: Holding, jobs: int, now: float) -> None:
         """Tell the uses in which a job counts what it has taken or freed (`Use.note_held`)."""
-        if jobid in self.counted:
-            for known in self.counted[jobid].values():
-                for use in known.uses:
-                    try:
-                        use.note_held(jobid, known, ranks, more, now)
-                    except Exception:
-                        self._report(f"admission rule {use.rule.name}: note_held", trace=True)
+        for uses in record.uses.values():
+            for use in uses:
+                try:
+                    use.note_held(jobid, uses[use], more, jobs, now)
+                    if jobs < 0:
+                        use.jobs -= 1
+                        if not use.jobs:
+                            use.without_jobs()
+                except Exception:
+                    self._report(f"admission rule {use.rule.name}: note_held", trace=True)
 
     def ask_again(self) -> None:
         """Readmit jobs that wait for another offer of the pool, as many as the free resources
@@ -628,23 +668,36 @@ class AdmissionControl:
 
     def released(self) -> None:
         """Called when resources were released, or a promise was given up."""
-        functions, self.at_release = self.at_release, {}
-        for function in functions.values():
-            function()
+        uses, self.at_release = self.at_release, {}
+        for use in uses:
+            use.rule.readmit_for(use)
 
-    def was_deferred(self, job: PendingJob) -> None:
-        """Called when a rule has deferred a job."""
-        for rule in self._counting:
-            rule.was_deferred(job)
+    def defer(self, job: PendingJob, why: JobDeferred) -> None:
+        """Keep a job outside the queue until the rule that deferred it readmits it."""
+        self.deferred.defer(job, why)
+        self._note_cause(job, why.rule, why.deferral)
+
+    def _note_cause(self, job: PendingJob, rule: AdmissionRule, deferral: Deferral) -> None:
+        """Note why a job is deferred: it does not wait for its other uses."""
+        self.deferred.readmit_at(rule, deferral.key, deferral.until)
+        cause = deferral.over and deferral.over[0]
+        if job.jobid in self.counted:
+            for uses in self.counted[job.jobid].uses.values():
+                for use in uses:
+                    if use is not cause:
+                        use.waits_no_more(job.jobid)
 
     def moved(self) -> None:
-        """Called when the order of pending jobs has changed."""
+        """Called when the order of pending jobs has changed: some may be ahead of the job that they
+        waited behind."""
         for rule in self._counting if self.deferred else ():
-            rule.moved()
+            for use in list(rule.uses.values()):
+                rule.readmit_for(use)
 
     def held_by(self, jobid: int) -> Holding:
         """Return the resources that a running job holds, also on ranks that have left."""
-        held = self.holds.get(jobid)
+        record = self.counted.get(jobid)
+        held = None if record is None else record.held
         return holding_of(self._pool(), jobid) if held is None else held
 
     def end_of(self, jobid: int) -> float:
@@ -659,9 +712,9 @@ class AdmissionControl:
             if jobid >= 0:
                 yield jobid, self.own_ends.get(jobid, end)
 
-    def note_holdings(self, jobids: Iterable[int]) -> None:
-        """Note what running jobs hold: ranks are about to leave.  O(jobs)."""
-        self.holds.update({jobid: self.held_by(jobid) for jobid in jobids})
+    def note_holding(self, jobid: int, held: Holding) -> None:
+        """Note what a running job holds: ranks have left, or are about to."""
+        self.counted.setdefault(jobid, Counted(-1)).held = held
 
     def why(self, job: PendingJob) -> Cause | None:
         """Return why a rule keeps `job` waiting, or None."""
@@ -681,16 +734,20 @@ class AdmissionControl:
     def deferrals(self, job: PendingJob) -> Iterator[tuple[AdmissionRule, Deferral]]:
         """Yield the deferrals of all rules that keep a job from starting, in the order of
         checks; also those that will deny it in its turn."""
-        for rule, check in self._to_ask(job):
-            self.is_question = True
-            try:
-                deferral = check(job)
-            except (InsufficientResources, InfeasibleRequest) as exc:
-                deferral = Deferral(exc.__str__)
-            finally:
-                self.is_question = False
+        for rule, _ in self._to_ask(job):
+            deferral = self._deferral(rule, job)
             if deferral is not None:
                 yield rule, deferral
+
+    def _deferral(self, rule: AdmissionRule, job: PendingJob) -> Deferral | None:
+        """Return why a rule keeps a job from starting, or None."""
+        self.is_question = True
+        try:
+            return rule.check(job)
+        except (InsufficientResources, InfeasibleRequest) as exc:
+            return Deferral(exc.__str__)
+        finally:
+            self.is_question = False
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule. `method`: a method of `AdmissionRule`, such as
@@ -704,12 +761,20 @@ class AdmissionControl:
     # -- deferred jobs -----------------------------------------------------------------------------
 
     def requeue(self, job: PendingJob, is_offered: bool) -> None:
-        """Queue a readmitted job again in its turn, unless its rule would defer it for the same
-        cause: then the jobs of its group wait on. `is_offered`: as for
-        `CountedRule.defers_again`."""
+        """Queue a readmitted job again in its turn, unless its rule would defer it again: then the
+        jobs of its group wait on. `is_offered`: whether the pool certainly has an offer for it; a
+        job without one waits in the queue."""
         _, rule, deferral, group = self.deferred.by_id[job.jobid]
-        if isinstance(rule, CountedRule) and rule.defers_again(job, deferral, is_offered):
+        again = None
+        if isinstance(rule, CountedRule):
+            if deferral.until is None and not rule.has_room(job, deferral.key, is_offered):
+                group.is_deferred = True
+                return
+            again = self._deferral(rule, job)
+        if again is not None and again.key == deferral.key:
+            self.deferred.by_id[job.jobid] = job, rule, again, group
             group.is_deferred = True
+            self._note_cause(job, rule, again)
         else:
             self.deferred.requeue(job)
 

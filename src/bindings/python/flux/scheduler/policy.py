@@ -262,7 +262,8 @@ class PolicyScheduler(Scheduler):
 
     def _update(self, update: dict[str, Any]) -> None:
         if update.get("shrink"):
-            self.admission.note_holdings(self.running)
+            for jobid in self.running:
+                self.admission.note_holding(jobid, self.admission.held_by(jobid))
         super()._update(update)
 
     def _ranks_changed(self, lost: bool) -> None:
@@ -310,19 +311,7 @@ class PolicyScheduler(Scheduler):
         self._backlog.remove(job)
         if job.signature is None:  # a queue without groups: those in one line return together
             job.signature = self.queue_order.ranks_of(job)
-        deferred, until = self.admission.deferred, why.deferral.until
-        deferred.defer(job, why)
-        self.admission.was_deferred(job)
-        if until is not None and until > self.now():
-            due = why.rule, why.deferral.key, until
-            if due not in deferred.due:
-
-                def readmit() -> None:
-                    deferred.due.discard(due)
-                    self.readmit(*due[:2])
-
-                deferred.due.add(due)
-                self.call_at(until, readmit)
+        self.admission.defer(job, why)
         if self.queue_depth != "unlimited" and "queue_depth" not in self.__dict__:
             # Deferred jobs would keep others from being sent. The job manager takes a new depth.
             self.queue_depth = "unlimited"
@@ -379,7 +368,8 @@ class PolicyScheduler(Scheduler):
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         for jobid, lost in self._lost_at_hello.items():
-            self.admission.holds[jobid] = self.admission.held_by(jobid).plus(lost.R)
+            held = self.admission.held_by(jobid).plus(lost.R)
+            self.admission.note_holding(jobid, held)
         rules = self.admission.rules
         names = self._site_policy.needed(rules)
         if self.keep_attributes and "jobspec" not in names:
@@ -622,7 +612,7 @@ class PolicyScheduler(Scheduler):
             if self.odds.depth and not self._is_projection:
                 self.odds.ended(job)
             self._run_times.job_ended(job)
-        if self.admission.engaged or self.admission.holds:
+        if self.admission.engaged or self.admission.counted:
             self.admission.free(jobid, R, final, self.now)
 
     def _success_failed(self, request: AllocRequest, R: Any, error: Exception) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
-from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.admission import AdmissionHost, AdmissionRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import PolicyView
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.decision import Decision
     from flux.scheduler.forecasts import Forecasts
-    from flux.scheduler.host import Host, Timer
+    from flux.scheduler.host import Host
     from flux.scheduler.passes import Passes
     from flux.scheduler.requests import PendingJob, Requests, RunningJob
     from flux.scheduler.site_policy.tables import QueueNames
@@ -39,19 +39,11 @@ def signature_of(request: Any, marks: Any) -> Any:
     return shape if marks is None or shape is None else (shape, marks)
 
 
-class HostedPolicy(PolicyView, Protocol):
+class HostedPolicy(PolicyView, AdmissionHost, Protocol):
     """The members of a `PolicyScheduler` used by rules, through a `RuleHost`."""
 
     queue_names: QueueNames
     forecasts: Forecasts
-
-    def call_at(self, when: float, function: Callable[[], Any]) -> Timer: ...
-
-    def prioritize(self, jobs: list[Any]) -> None: ...
-
-    def readmit(
-        self, rule: AdmissionRule, key: Hashable = None, most: int | None = None
-    ) -> None: ...
 
     def order(self, job: PendingJob) -> Any: ...
 

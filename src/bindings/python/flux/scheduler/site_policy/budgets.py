@@ -15,7 +15,7 @@ of the period that the rest of the budget suffices for it, or in the next period
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
@@ -25,7 +25,6 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned, Reason
 from flux.scheduler.site_policy.counting import (
     PER,
-    Counted,
     Scope,
     ScopedRule,
     ScopedUse,
@@ -37,11 +36,11 @@ from flux.scheduler.site_policy.usage import Usage
 from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import Bound, Change
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.counting import Bound
     from flux.scheduler.site_policy.holdings import Holding
 
 #: KVS key of the stored use.
@@ -55,6 +54,8 @@ PERIODS = {"day": 1, "week": 7, "month": 31, "quarter": 92, "year": 366}
 
 #: A number per dimension; for a holding: nodes, cores and GPUs.
 Amounts = Tuple[float, float, float]
+
+NONE: Amounts = (0, 0, 0)
 
 HOUR_S = 3600.0
 
@@ -112,29 +113,39 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
     return day.timestamp(), end.timestamp()
 
 
+class Charge:
+    """What a job needs of budgets.
+
+    Attributes:
+        rates (tuple): its minimum numbers of nodes, cores and GPUs; 0 of all if it was found running
+        limit (float): its time limit in seconds
+        end (float or None): its latest end, seconds since the epoch; None while it is pending
+    """
+
+    __slots__ = ("end", "limit", "rates")
+
+    def __init__(self, rates: Amounts, limit: float, end: float | None = None) -> None:
+        self.rates, self.limit, self.end = rates, limit, end
+
+
 class Account(ScopedUse):
     """The use of a budget by the jobs of one key, in the current period, including that of running
-    jobs until its end or their limits; in units times seconds.
+    jobs until its end or their limits; in units times seconds. A job needs a `Charge`.
 
     Attributes:
         begin, end (float): the period, seconds since the epoch
         stored_as (list): key of the past use in `Usage`, per dimension
-        waiting (dict): key of a deferral -> (minimum holding of these jobs, their time limit)
-        wakes (float): the next time at which some of them may fit into the rest of the period;
-            infinite: none
     """
 
-    __slots__ = ("begin", "end", "longest", "stored_as", "wakes")
+    __slots__ = ("begin", "end", "longest", "stored_as")
 
     rule: BudgetRule
     entry: Budget
-    lasts = True
 
     def __init__(self, rule: BudgetRule, budget: Budget, key: tuple[Any, ...]) -> None:
         super().__init__(rule, budget, key)
         self.bounds = [(at, most * HOUR_S + GRAIN) for at, most in self.bounds]
         self.longest = (24 * PERIODS[budget.period] + 1) * HOUR_S  # a day may have 25 hours
-        self.wakes = inf
         self.begins(rule.host.now())
         rule.note_end(self.end)
 
@@ -145,22 +156,40 @@ class Account(ScopedUse):
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
         self.used[:] = [self.rule.usage.amount(key, now) for key in self.stored_as]
 
-    def count_pending(self, known: Any, times: float) -> None:
-        # the same when it comes and leaves, whose periods may differ
-        super().count_pending(known, times * min(known.limit, self.longest))
+    def bounds_for(
+        self, job: PendingJob, needs: Charge, least: tuple[int, int, int]
+    ) -> list[Bound]:
+        self.rule.watch_period()
+        takes = self.rule.host.facts.most_nodes(job.resource_request), *needs.rates[1:]
+        # Usually enough is left for its whole limit, regardless of the period's end.
+        return [
+            (self.used, at, most - takes[at] * needs.limit) for at, most in self.bounds if takes[at]
+        ]
 
-    def note_held(self, jobid: int, known: Charged, ranks: int, more: Change, now: float) -> None:
+    def adds(
+        self, needs: Charge, job: PendingJob | None = None, held: Holding | None = None
+    ) -> list[float]:
+        now = self.rule.now()
+        rates = needs.rates if held is None else held[1:]
+        # What it does not use may be used up.
+        return [self.needs(rate, needs.limit, now) if rate else -inf for rate in rates]
+
+    def count_pending(self, needs: Charge, times: float) -> None:
+        # the same when it comes and leaves, whose periods may differ
+        super().count_pending(needs.rates, times * min(needs.limit, self.longest))
+
+    def note_held(self, jobid: int, needs: Charge, more: Holding, jobs: int, now: float) -> None:
         rule = self.rule
         if now >= rule.next_end:
             rule.begin_periods(now)
-        nodes, cores, gpus, jobs = more
         if jobs > 0:
-            if known.end is None:
-                known.end = rule.host.admission.own_ends.get(jobid) or now + known.limit
+            if needs.end is None:
+                needs.end = rule.host.admission.own_ends.get(jobid) or now + needs.limit
             if self.promised:
-                self.count_pending(known, -1)
-        assert known.end is not None
-        seconds, taken = (known.end if known.end < self.end else self.end) - now, self.used
+                self.count_pending(needs, -1)
+        assert needs.end is not None
+        _, nodes, cores, gpus = more
+        seconds, taken = (needs.end if needs.end < self.end else self.end) - now, self.used
         taken[0] += nodes * seconds
         taken[1] += cores * seconds
         if gpus:
@@ -174,30 +203,17 @@ class Account(ScopedUse):
         """Return the use in this period by a job that starts now and runs to its limit."""
         return rate * max(0.0, min(now + limit, self.end) - now)
 
+    def without_jobs(self) -> None:
+        pass  # it lasts until the end of its period
+
     def fits_from(self, rates: Amounts) -> float:
         """Return the time in this period from which the remainder suffices for jobs that hold
-        `rates` until its end."""
+        `rates` until its end; the end if that has passed."""
         # A little later, since a time and a length are rounded.
         rests = [(most - GRAIN - self.used[at], rates[at]) for at, most in self.bounds]
         lengths = [rest / rate for rest, rate in rests if rate]
-        return self.end - max(0.0, min(lengths, default=0.0))
-
-
-class Charged(Counted):
-    """The record of a job that a budget applies to.
-
-    Attributes:
-        limit (float): its time limit in seconds
-        end (float or None): its latest end, seconds since the epoch; None while it is pending
-    """
-
-    __slots__ = ("end", "limit")
-
-    least: Amounts
-
-    def __init__(self, uses: tuple[Account, ...], userid: int) -> None:
-        super().__init__(uses, userid)
-        self.limit, self.end = inf, None  # type: float, float | None
+        when = self.end - max(0.0, min(lengths, default=0.0))
+        return when if when > self.rule.host.now() else self.end
 
 
 class BudgetRule(ScopedRule):
@@ -207,7 +223,7 @@ class BudgetRule(ScopedRule):
     table = "budgets"
     lists = "budgets"
     parse = staticmethod(read_budget)
-    new_job, new_use = Charged, Account
+    new_use = Account
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -221,7 +237,7 @@ class BudgetRule(ScopedRule):
 
     def configure(self, entries: dict[str, Budget]) -> None:
         self._settle()
-        if next(self.records(), None):
+        if any(account.jobs for account in self.uses.values()):
             self.usage.cease(self.host.now())
         if entries:
             self.usage.begin()
@@ -244,7 +260,7 @@ class BudgetRule(ScopedRule):
 
     # -- periods -----------------------------------------------------------------------------------
 
-    def _now(self) -> float:
+    def now(self) -> float:
         """Return the time; the periods that include it have begun."""
         now = self.host.now()
         if now >= self.next_end:
@@ -255,42 +271,49 @@ class BudgetRule(ScopedRule):
         """Begin the periods that include `now`, and drop accounts of ended ones that no job counts
         in.  O(accounts + jobs)."""
         ended = {account: key for key, account in self.uses.items() if now >= account.end}
-        for account in ended:
+        for account, key in ended.items():
             for stored in account.stored_as:
                 self.usage.forget(stored)
             account.begins(now)
-        idle = ended.copy()
-        for jobid, known in self.records():
-            for account in known.uses:
-                idle.pop(account, None)
-                if account in ended and known.end is not None:
-                    end = min(known.end, account.end)
-                    for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
-                        account.used[at] += rate * (end - account.begin)
-        for key in idle.values():
-            del self.uses[key]
+            if not account.jobs:
+                del self.uses[key]
+        for account, charge, held in self._running(self.counted):
+            if account in ended:
+                end = min(charge.end, account.end)
+                for at, rate in enumerate(held[1:]):
+                    account.used[at] += rate * (end - account.begin)
         self.next_end = min([account.end for account in self.uses.values()], default=inf)
         self.usage.touch()
 
+    def _running(self, jobids: Iterable[int]) -> Iterator[tuple[Account, Any, Holding]]:
+        """Yield each account and charge of those of some jobs that run, with their holdings."""
+        for _, record, account, charge in self.counts_in(jobids):
+            if charge.end is not None and record.held is not None:
+                yield account, charge, record.held
+
+    def watch_period(self) -> None:
+        """Have the next period begin in time: the bounds of pending jobs hold in the present one."""
+        self.now()
+        if self._timer is None:
+            self._timer = self.host.call_at(self.next_end, self._period_ends)
+
     def _period_ends(self) -> None:
         self._timer = None
-        self._now()
-        if any(known.end is None for _, known in self.records()):
-            self._timer = self.host.call_at(self.next_end, self._period_ends)
+        self.now()
+        if any(charge.end is None for _, _, _, charge in self.counts_in()):
+            self.watch_period()
 
     def _settle(self) -> None:
         """Enter the past use in the `Usage` that is stored.  O(accounts + running jobs)."""
-        now, usage = self._now(), self.usage
+        now, usage = self.now(), self.usage
         for account in self.uses.values():
             for key, taken in zip(account.stored_as, account.used):
                 usage.set(key, taken, now)
-        for jobid, held in self.host.admission.holds.items():
-            known = self.known(jobid)
-            for account in () if known is None or known.end is None else known.uses:
-                left = min(known.end, account.end) - now
-                for key, rate in zip(account.stored_as, held[1:]):
-                    if rate:
-                        usage.add(key, -rate * left, now)
+        for account, charge, held in self._running(self.host.running):
+            left = min(charge.end, account.end) - now
+            for key, rate in zip(account.stored_as, held[1:]):
+                if rate:
+                    usage.add(key, -rate * left, now)
 
     def note_end(self, end: float) -> None:
         """Note the end of a new account's period, in seconds since the epoch."""
@@ -311,59 +334,35 @@ class BudgetRule(ScopedRule):
 
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def read_job(self, job: PendingJob, known: Charged, attributes: SystemAttributes) -> None:
-        known.least = self._least(job.resource_request)
-        known.limit = getattr(job.resource_request, "duration", 0.0) or inf
-
-    def bounds(self, job: PendingJob) -> list[Bound]:
-        known = self.known(job.jobid)
-        if known is None:
-            return []
-        self._now()
-        if self._timer is None:  # the bounds hold in these periods
-            self._timer = self.host.call_at(self.next_end, self._period_ends)
-        takes = self.host.facts.most_nodes(job.resource_request), *known.least[1:]
-        # Usually enough is left for its whole limit, regardless of the period's end.
-        return [
-            (account.used, at, most - takes[at] * known.limit)
-            for account in known.uses
-            for at, most in account.bounds
-            if takes[at]
-        ]
-
-    def _least(self, request: Any) -> Amounts:
-        """Return the minimum that a request takes; at least its requested nodes, and one."""
+    def read_job(self, job: PendingJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        # at least its requested nodes, and one
+        request = job.resource_request
         nodes, cores, gpus = self.host.facts.least_of(request)
-        return max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
-
-    def adds(self, use: Account, job: PendingJob, held: Holding | None = None) -> list[float]:
-        known, now = self.known(job.jobid), self._now()
-        rates = known.least if held is None else held[1:]
-        # What it does not use may be used up.
-        return [use.needs(rate, known.limit, now) if rate else -inf for rate in rates]
+        rates = max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
+        return dict.fromkeys(uses, Charge(rates, getattr(request, "duration", 0.0) or inf))
 
     def check(self, job: PendingJob, held: Holding | None = None) -> Deferral | None:
-        found = self.first_over(job, self.counted_in(job), held)
+        uses = self.uses_by_id(job.jobid)
+        found = self.first_over(job, uses, held)
         if found is None:
             return None
         account: Account = found[0]
-        known = self.known(job.jobid)
-        rates: Amounts = known.least if held is None else held[1:]
+        limit = uses[account].limit
+        rates: Amounts = uses[account].rates if held is None else held[1:]
         shape = getattr(job.resource_request, "shape", None)
-        length = 0 if known.limit == inf else int(known.limit).bit_length()
-        key = (account.entry.name, account.key, rates, shape, length, *known.uses)
-        account.waiting[key] = (rates, known.limit)
-        self._wake(account, rates)
-        return Deferral(lambda: self.sentence(*found, job, rates), account.end, key)
+        length = 0 if limit == inf else int(limit).bit_length()
+        key = (account.entry.name, account.key, rates, shape, length, *uses)
+        account.waiting[key] = {account: Charge(rates, limit)}
+        return Deferral(lambda: self.sentence(*found, job, rates), account.fits_from(rates), key)
 
     def sentence(
         self, account: Account, at: int, job: PendingJob | None, rates: Amounts | None = None
     ) -> Reason:
         budget, whose, more = account.entry, account.whose, ""
         if job is not None:
-            known = self.known(job.jobid)
-            rate = (rates or known.least)[at]
-            needs = account.needs(rate, known.limit, self.host.now()) / HOUR_S
+            charge = self.uses_by_id(job.jobid)[account]
+            rate = (rates or charge.rates)[at]
+            needs = account.needs(rate, charge.limit, self.host.now()) / HOUR_S
             more = f"; needs {needs:.1f}"
         taken = account.used[at] / HOUR_S
         has = f"{whose} has taken {taken:.1f}" if whose else f"{taken:.1f} are taken"
@@ -378,94 +377,72 @@ class BudgetRule(ScopedRule):
         deferral = self.check(job, held)
         if deferral is None:
             return None
-        known, now, left = self.known(job.jobid), self._now(), [inf] * len(DIMENSIONS)
-        for use in known.uses:
-            each = use.needs(1.0, known.limit, now)
+        now, left, rates = self.now(), [inf] * len(DIMENSIONS), NONE
+        for use, charge in self.uses_by_id(job.jobid).items():
+            each, rates = use.needs(1.0, charge.limit, now), charge.rates
             for at, most in use.bounds:
                 left[at] = min(left[at], max(0.0, most - use.used[at]) / each)
-        fewer = no_more(job.resource_request, known.least, left)
+        fewer = no_more(job.resource_request, rates, left)
         others = [] if fewer is None else [fewer]
-        if not known.least[2]:
+        if not rates[2]:
             others += self.without_gpus(job)
         shape = getattr(others[0] if others else job.resource_request, "shape", None)
         self.host.admission.offers[self, deferral.key] = shape
         return deferral._replace(instead=others)
 
-    def is_certain(self, job: PendingJob, known: Charged) -> bool:
-        self._now()
-        return super().is_certain(job, known)
+    def is_certain(self, job: PendingJob, uses: dict[Any, Any]) -> bool:
+        self.now()
+        return super().is_certain(job, uses)
 
     # -- running jobs ------------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
-        now, since = self._now(), self.usage.found(job.jobid)
+        now, since = self.now(), self.usage.found(job.jobid)
         super().hello(job)
-        known = self.known(job.jobid)
-        for account in () if known is None else known.uses:
+        for account in self.uses_by_id(job.jobid):
             # what no scheduler has counted
             seconds = max(0.0, now - max(since, account.begin))
             for at, rate in enumerate(self.host.admission.held_by(job.jobid)[1:]):
                 account.used[at] += rate * seconds
 
-    def found(self, jobid: int, known: Charged, attributes: SystemAttributes) -> None:
-        known.end = self.host.running[jobid].end
+    def found(self, job: RunningJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        return dict.fromkeys(uses, Charge(NONE, inf, self.host.running[job.jobid].end))
 
     def extended(self, jobid: int, expiration: float) -> None:
-        known = self.known(jobid)
-        if known is not None and known.end is not None:
-            self._now()
-            before, known.end = known.end, expiration or inf
-            for account in known.uses:
-                later = min(known.end, account.end) - min(before, account.end)
-                for at, rate in enumerate(self.host.admission.holds[jobid][1:]):
-                    account.used[at] += rate * later
-                self.readmit_for(account)
+        self.now()
+        before, held = None, self.host.admission.held_by(jobid)
+        for account, charge in self.uses_by_id(jobid).items():
+            if before is None:
+                before, charge.end = charge.end, expiration or inf
+            later = min(charge.end, account.end) - min(before, account.end)
+            for at, rate in enumerate(held[1:]):
+                account.used[at] += rate * later
+            self.readmit_for(account)
 
     def readmit_for(self, account: Account) -> None:
         super().readmit_for(account)
-        for rates, _ in account.waiting.values():
-            self._wake(account, rates)
-
-    def _wake(self, account: Account, rates: Amounts) -> None:
-        """Readmit the waiting jobs when jobs that hold `rates` fit into the rest of the period."""
-        when = account.fits_from(rates)
-        if self.host.now() < when < min(account.wakes, account.end):
-            account.wakes = when
-
-            def wake() -> None:
-                if account.wakes == when:
-                    account.wakes = inf
-                    self.readmit_for(account)
-
-            self.host.call_at(when, wake)
-
-    def room(self, account: Account, key: Any, needs: tuple[Amounts, float]) -> float:
-        (rates, limit), now = needs, self.host.now()
-        rooms = [
-            (most - account.used[at]) // account.needs(rates[at], limit, now)
-            for at, most in account.bounds
-            if rates[at] and now < account.end
-        ]
-        return min(rooms, default=1.0)
+        for key, needs in account.waiting.items():
+            when = account.fits_from(needs[account].rates)
+            self.host.admission.deferred.readmit_at(self, key, when)
 
     # -- answers -----------------------------------------------------------------------------------
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the budget that keeps `job` from starting: ``name``, ``whose``, ``what``,
         ``taken``, ``max`` and ``needs`` in hours, and ``t_again``, the start of the next period."""
-        found = self.first_over(job, self.counted_in(job))
+        uses = self.uses_by_id(job.jobid)
+        found = self.first_over(job, uses)
         if found is None:
             return {}
-        (account, at), known = found, self.known(job.jobid)
-        most = account.entry.most[at]
-        assert most is not None
+        account, at = found
+        charge, most = uses[account], account.entry.most[at]
         fields = {
             "name": account.entry.name,
             "whose": account.whose,
             "what": DIMENSIONS[at],
             "taken": account.used[at] / HOUR_S,
             "max": most,
-            "needs": account.needs(known.least[at], known.limit, self.host.now()) / HOUR_S,
+            "needs": account.needs(charge.rates[at], charge.limit, self.host.now()) / HOUR_S,
             "t_again": account.end,
         }
         return {"budget": Owned(fields, account.userid)}
@@ -486,8 +463,8 @@ class BudgetRule(ScopedRule):
         self._settle()
         return super().report(caller)
 
-    def trial(self, entries: dict[str, Any], names: list[str]) -> BudgetRule:
-        rule = super().trial(entries, names)
+    def trial(self, entries: dict[str, Any]) -> BudgetRule:
+        rule = super().trial(entries)
         self._settle()
         rule.usage.take(self.usage, self.host.now())
         return rule

@@ -8,9 +8,10 @@ and budgets have a `Scope`, which groups the jobs of a user, a bank or a queue b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from copy import copy
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Tuple, TypeVar
 
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import CountedRule
@@ -18,12 +19,12 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.fields import user_name
+from flux.scheduler.site_policy.holdings import Counted
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from flux.scheduler.admission import Change
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from flux.scheduler.site_policy.tables import QueueNames
 
 N = TypeVar("N", int, float)
+
+#: ``(numbers, index, maximum)``: a job may start while ``numbers[index]`` is not above the maximum.
+Bound = Tuple[List[Any], int, float]
 
 #: Jobs examined per step of an answer, if each costs a comparison.
 JOBS_PER_STEP = 256
@@ -140,75 +144,54 @@ def read_scope(
 class Use:
     """The use of an entry by the jobs of one key.
 
+    What a job needs of it is recorded when the job comes (`Counted.uses`).
+
     Attributes:
         rule (CountingRule): the entry's rule
         entry: the entry of the table
         key (tuple): what these jobs have in common
         jobs (int): number of pending and running jobs counted here
-        waiting (dict): key of a deferral -> the needs of the jobs deferred with it
-    """
-
-    __slots__ = ("entry", "jobs", "key", "rule", "waiting")
-
-    #: Whether it is kept without jobs.
-    lasts = False
-
-    def __init__(self, rule: Any, entry: Any, key: tuple[Any, ...]) -> None:
-        self.rule, self.entry, self.key, self.jobs = rule, entry, key, 0
-        self.waiting: dict[Any, Any] = {}
-
-    def count_pending(self, known: Any, times: float) -> None:
-        """Count the minimum of a pending job, by its record: `times` 1 when it arrives, -1 when it
-        is pending no more."""
-
-    def note_held(self, jobid: int, known: Any, ranks: int, more: Change, now: float) -> None:
-        """Called when the resources that a job holds have changed.
-
-        Args:
-            known (Counted): the rule's record of the job
-            ranks (int): mask of the ranks that it has taken or freed
-            more (tuple): the numbers of nodes, cores and GPUs taken, below 0 if freed; and of jobs:
-                1 if it has started, 0 if it has freed some resources, -1 if all
-            now (float): the time, seconds since the epoch
-        """
-
-    def waits_no_more(self, jobid: int) -> None:
-        """Called when a job has started or was canceled."""
-
-    def forget(self) -> None:
-        """Count one job less; without any, the use is dropped."""
-        self.jobs -= 1
-        if not self.jobs and not self.lasts:
-            del self.rule.uses[self.entry.name, self.key]
-
-
-class ScopedUse(Use):
-    """The use of an entry with a ``name``, a ``scope`` and maxima, ``most``; the key has user id,
-    bank or queue of the jobs, or two of them.
-
-    Attributes:
-        userid (int or None): their user, if it is the same for all
+        used (list): use per dimension
         bounds (list): (index of a dimension, maximum) of limited dimensions
         promised (list): the same, in which starts are promised: none in strict order
-        used (list): use per dimension
         pending (list): what all pending jobs may add together, per dimension in `promised`
+        waiting (dict): key of a deferral -> {use: what each of the jobs deferred with it needs}
     """
 
-    __slots__ = ("bounds", "pending", "promised", "used", "userid")
+    __slots__ = (
+        "bounds",
+        "entry",
+        "jobs",
+        "key",
+        "pending",
+        "promised",
+        "rule",
+        "used",
+        "waiting",
+    )
 
-    def __init__(self, rule: Any, entry: Any, key: tuple[Any, ...]) -> None:
-        super().__init__(rule, entry, key)
-        parts = PER[entry.scope.per]
-        self.userid = key[parts.index("user")] if "user" in parts else None
-        self.bounds = [(at, most) for at, most in enumerate(entry.most) if most is not None]
+    def __init__(
+        self, rule: Any, entry: Any, key: tuple[Any, ...], most: Sequence[float | None] = ()
+    ) -> None:
+        self.rule, self.entry, self.key, self.jobs = rule, entry, key, 0
+        self.bounds = [(at, one) for at, one in enumerate(most) if one is not None]
         self.promised: list[tuple[int, Any]] = []
-        self.used: list[Any] = [0] * len(entry.most)
-        self.pending: list[Any] = [0] * len(entry.most)
+        self.used: list[Any] = [0] * len(most)
+        self.pending: list[Any] = [0] * len(most)
+        self.waiting: dict[Any, dict[Use, Any]] = {}
 
-    def count_pending(self, known: Any, times: float) -> None:
-        pending, least = self.pending, known.least
-        for at, _ in self.promised:
-            pending[at] += times * least[at]
+    def bounds_for(self, job: PendingJob, needs: Any, least: tuple[int, int, int]) -> list[Bound]:
+        """Return the bounds within which a pending job may start with the minimum numbers of cores
+        and GPUs of its request, on any nodes. `least`: these, and the minimum number of nodes."""
+        return []
+
+    def adds(
+        self, needs: Any, job: PendingJob | None = None, held: Holding | None = None
+    ) -> Sequence[float]:
+        """Return what a job would add per dimension, with `held` or (None) its minimum; without
+        `job` at least."""
+        added: Sequence[float] = needs
+        return added
 
     def over(self, more: Sequence[float]) -> int | None:
         """Return the first dimension in which `more` would exceed the maximum, or None."""
@@ -217,6 +200,56 @@ class ScopedUse(Use):
             if used[at] + more[at] > most:
                 return at
         return None
+
+    def room(self, needs: Any) -> float:
+        """Return the number of jobs with these needs that could start."""
+        each, used, room = self.adds(needs), self.used, inf
+        for at, most in self.bounds:
+            need, left = each[at], most - used[at]
+            if left < need:
+                return 0
+            if need > 0 and left < need * room:
+                room = left // need
+        return room
+
+    def count_pending(self, needs: Any, times: float) -> None:
+        """Count the minimum of a pending job: `times` 1 when it arrives, -1 when it is pending no
+        more."""
+        pending = self.pending
+        for at, _ in self.promised:
+            pending[at] += times * needs[at]
+
+    def note_held(self, jobid: int, needs: Any, more: Holding, jobs: int, now: float) -> None:
+        """Called when the resources that a job holds have changed.
+
+        Args:
+            more (Holding): the resources taken; if freed, with numbers below 0
+            jobs (int): 1 if it has started, 0 if it has freed some resources, -1 if all
+            now (float): the time, seconds since the epoch
+        """
+
+    def waits_no_more(self, jobid: int) -> None:
+        """Called when a job has started, was canceled, or is deferred for another cause."""
+
+    def without_jobs(self) -> None:
+        """Called when its last job has ended or was canceled: drop it, if it is for a key."""
+        self.rule.uses.pop((self.entry.name, self.key), None)
+
+
+class ScopedUse(Use):
+    """The use of an entry with a ``name``, a ``scope`` and maxima, ``most``; the key has user id,
+    bank or queue of the jobs, or two of them.
+
+    Attributes:
+        userid (int or None): their user, if it is the same for all
+    """
+
+    __slots__ = ("userid",)
+
+    def __init__(self, rule: Any, entry: Any, key: tuple[Any, ...]) -> None:
+        super().__init__(rule, entry, key, entry.most)
+        parts = PER[entry.scope.per]
+        self.userid = key[parts.index("user")] if "user" in parts else None
 
     @property
     def whose(self) -> str:
@@ -230,22 +263,6 @@ class ScopedUse(Use):
         return ", ".join(found)
 
 
-class Counted:
-    """The record of a job that an entry applies to.
-
-    Attributes:
-        uses (tuple): the `Use` objects in which it counts, in the order of entries
-        userid (int): its user; -1 if unknown
-        least: the minimum that it takes; 0 of all if it was found running
-    """
-
-    __slots__ = ("least", "userid", "uses")
-
-    def __init__(self, uses: tuple[Any, ...], userid: int) -> None:
-        self.uses, self.userid = uses, userid
-        self.least: Any = (0, 0, 0, 0)
-
-
 class Denied(ValueError):
     """A job that can never run. `entry`: name of the entry that denies it."""
 
@@ -255,34 +272,46 @@ class Denied(ValueError):
 
 
 class CountingRule(CountedRule, TableRule):
-    """Counts jobs by the entries of its table. A subclass implements:
+    """Counts what jobs hold, by the entries of its table. Its `check` is called only while one of a
+    job's bounds (`Use.bounds_for`) is exceeded; when these change, it calls
+    ``host.admission.recount()``. A subclass implements:
 
     - ``uses_of(userid, attributes)``: return the uses in which a job counts;
-    - ``read_job(job, known, attributes)``: fill in the record of a new pending job, or raise
-      ValueError if it can never run;
-    - ``room(use, key, needs)``: the number of jobs deferred with a key for which there can be room;
-    - for `jobs_over`, ``text_if_over(use)``: the use in words if running jobs exceed the maximum,
-      else None, and ``objection(job, names)``: the first of some entries with too little left for a
-      job, and why, or None.
+    - ``read_job(job, uses, attributes)``: return what a new pending job needs of each of its uses, or
+      raise ValueError if it can never run;
+    - ``found(job, uses, attributes)``: the same of a job found running, counted as pending first;
+    - ``sentence(use, at, job)``: why too little is left for a job in a dimension; None: for any job.
+
+    It may also have:
+
+    - ``second_look(job, pool, held)``: return None if `job`, which is within its bounds, may start
+      with `held`, which is other than the minimum of its request, else the reason; the allocation
+      is then freed. `pool`: that of the allocation, the scheduler's or a copy for a trial. A job
+      that waits for another offer has its shape noted in ``host.admission.offers``;
+    - ``is_certain(job, uses)``: whether it is certain to let `job`, with these uses, start at its
+      promised time, as `GivingRule.keeps_promise`.
+
+    Attributes:
+        are_promised (bool): whether a job that waits for another offer of the pool is readmitted
+            without room, to be promised a start
+        counted (dict): job id -> `Counted`, of all rules; in a trial only of this rule
     """
 
-    new_job: Callable[..., Any] = Counted
+    are_promised = False
     uses_of: Callable[..., tuple[Any, ...]]
-    read_job: Callable[..., None]
-    room: Callable[..., float]
-    text_if_over: Callable[..., str | None]
-    objection: Callable[..., tuple[str, str] | None]
+    read_job: Callable[..., dict[Any, Any]]
+    found: Callable[..., dict[Any, Any]]
+    sentence: Callable[..., str]
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
         self.uses: dict[Any, Any] = {}  # key -> `Use`
-        #: job id -> {name of a rule: `Counted`}, in a trial only of this rule
-        self.counted = host.admission.counted
+        self.counted: dict[int, Counted] = host.admission.counted
 
     def configure(self, entries: dict[str, Any]) -> None:
         self.uses.clear()
-        for records in self.counted.values():
-            records.pop(self.name, None)
+        for record in self.counted.values():
+            record.uses.pop(self.name, None)
         self.host.admission.recount()
 
     # -- the life of a job -------------------------------------------------------------------------
@@ -291,61 +320,56 @@ class CountingRule(CountedRule, TableRule):
         userid = -1 if job.userid is None else job.userid
         uses = self.uses_of(userid, attributes)
         if uses:
-            known = self.new_job(uses, userid)
-            self.read_job(job, known, attributes)
-            self._enter(job.jobid, known)
+            self._enter(job.jobid, userid, self.read_job(job, uses, attributes))
 
-    def _enter(self, jobid: int, known: Any) -> None:
-        self.counted.setdefault(jobid, {})[self.name] = known
-        for use in known.uses:
+    def _enter(self, jobid: int, userid: int, uses: dict[Any, Any]) -> Counted:
+        """Count a job, with what it needs of each of its uses."""
+        record = self.counted.get(jobid)
+        if record is None:
+            record = self.counted[jobid] = Counted(userid)
+        record.uses[self.name] = uses
+        for use, needs in uses.items():
             use.jobs += 1
-            use.count_pending(known, 1)
+            use.count_pending(needs, 1)
+        return record
 
     def cancel(self, jobid: int) -> None:
-        known = self.counted.get(jobid, {}).pop(self.name, None)
-        if known is not None:
-            for use in known.uses:
-                use.count_pending(known, -1)
+        if jobid in self.counted:
+            uses = self.counted[jobid].uses.pop(self.name, {})
+            for use, needs in uses.items():
+                use.count_pending(needs, -1)
                 use.waits_no_more(jobid)
             was_readmitted = jobid in self.host.admission.deferred.requeued
-            for use in known.uses:
+            for use in uses:
                 if was_readmitted:  # perhaps ahead of others
                     self.readmit_for(use)
-                use.forget()
+                use.jobs -= 1
+                if not use.jobs:
+                    use.without_jobs()
 
-    def known(self, jobid: int) -> Any:
-        """Return the record of a job, or None."""
-        return self.counted.get(jobid, {}).get(self.name)
+    def uses_by_id(self, jobid: int) -> dict[Any, Any]:
+        """Return the uses in which a job counts, with what it needs of each."""
+        return self.counted[jobid].uses.get(self.name, {}) if jobid in self.counted else {}
 
-    def records(self) -> Iterator[tuple[int, Any]]:
-        """Return the records of jobs, with their ids."""
-        name = self.name
-        return ((jobid, by[name]) for jobid, by in self.counted.items() if name in by)
-
-    def counted_in(self, job: PendingJob) -> tuple[Any, ...]:
-        """Return the uses in which a job counts."""
-        return self.uses_by_id(job.jobid)
-
-    def uses_by_id(self, jobid: int) -> tuple[Any, ...]:
-        """Return the uses in which a job with this id counts."""
-        known = self.known(jobid)
-        return () if known is None else known.uses
+    def counts_in(
+        self, jobids: Iterable[int] | None = None
+    ) -> Iterator[tuple[int, Counted, Any, Any]]:
+        """Yield (job id, its record, use, what it needs of that) of some jobs (None: all)."""
+        for jobid in list(self.counted if jobids is None else jobids):
+            record = self.counted.get(jobid)
+            if record is not None:
+                for use, needs in record.uses.get(self.name, {}).items():
+                    yield jobid, record, use, needs
 
     def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else -1
         uses = self.uses_of(userid, job.attributes)
         if uses:
-            jobid, held = job.jobid, self.host.admission.held_by(job.jobid)
-            known = self.new_job(uses, userid)
-            self.found(jobid, known, job.attributes)
-            self._enter(jobid, known)
-            if self in self.host.admission.rules:  # this is not a trial
-                self.host.admission.holds[jobid] = held
-            for use in uses:
-                use.note_held(jobid, known, held.ranks, (*held[1:], 1), self.host.now())
-
-    def found(self, jobid: int, known: Any, attributes: SystemAttributes) -> None:
-        """Fill in the record of a job found running."""
+            held = self.host.admission.held_by(job.jobid)
+            record = self._enter(job.jobid, userid, self.found(job, uses, job.attributes))
+            record.userid, record.held = userid, held
+            for use, needs in record.uses[self.name].items():
+                use.note_held(job.jobid, needs, held, 1, self.host.now())
 
     def readmit_for(self, use: Any) -> None:
         """Readmit the jobs that wait for a use and may start now."""
@@ -354,9 +378,26 @@ class CountingRule(CountedRule, TableRule):
             if not groups_of(self, key):
                 del use.waiting[key]
                 continue
-            room = self.room(use, key, needs)
+            room = room_for(needs)
             if room >= 1:
-                self.host.readmit_in_turn(self, key, room)
+                self.host.readmit_in_turn(self, key, 1 if room == inf else room)
+
+    def has_room(self, job: PendingJob, key: Hashable, is_offered: bool) -> bool:
+        for use in self.uses_by_id(job.jobid):
+            if key in use.waiting:
+                return room_for(use.waiting[key]) >= 1
+        return True
+
+    def first_over(
+        self, job: PendingJob, uses: dict[Any, Any], held: Holding | None = None
+    ) -> tuple[Any, int] | None:
+        """Return the first of some uses with too little left for a job, and the dimension; None:
+        there is none. `held`: its resources; None: the minimum."""
+        for use, needs in uses.items():
+            at = use.over(use.adds(needs, job, held))
+            if at is not None:
+                return use, at
+        return None
 
     def without_gpus(self, job: PendingJob) -> Iterator[Any]:
         """Yield the request of a job limited to nodes without GPUs, if there are others: whole
@@ -370,10 +411,6 @@ class CountingRule(CountedRule, TableRule):
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def waiting(self, use: Any) -> int:
-        """Return the number of jobs that wait for a use."""
-        return sum(self.host.admission.waiting(self, key) for key in use.waiting)
-
     def jobs_over(
         self,
         entries: dict[str, Any],
@@ -381,25 +418,34 @@ class CountingRule(CountedRule, TableRule):
         running: list[RunningJob],
         pending: list[PendingJob],
     ) -> Iterator[JobsOver | None]:
-        rule = self.trial(entries, names)
+        rule = self.trial(entries)
         for run in running:
             rule.hello(run)
             yield None
         for use in rule.uses.values():
-            text = rule.text_if_over(use) if use.entry.name in names else None
-            if text is not None:
-                its = [name_of(id) for id, known in rule.records() if use in known.uses]
+            at = use.over([0] * len(use.used)) if use.entry.name in names else None
+            if at is not None:
+                its = [name_of(jobid) for jobid, _, one, _ in rule.counts_in() if one is use]
+                text = str(rule.sentence(use, at, None))
                 yield JobsOver(use.entry.name, text, "running", its)
-        for job in pending:
-            found = rule.objection(job, names)
+        for one in pending:
+            job = copy(one)  # it keeps its request
+            try:
+                rule.alloc(job, SystemAttributes.of_job(job))
+            except ValueError as exc:
+                yield JobsOver(getattr(exc, "entry", names[0]), str(exc), "pending", [job.name])
+                continue
+            uses = rule.uses_by_id(job.jobid).items()
+            found = rule.first_over(job, {u: n for u, n in uses if u.entry.name in names})
             if found is not None:
-                yield JobsOver(*found, "pending", [job.name])
+                text = str(rule.sentence(*found, job))
+                yield JobsOver(found[0].entry.name, text, "pending", [job.name])
             yield None
 
-    def trial(self, entries: dict[str, Any], names: list[str]) -> Self:
-        """Return a rule of this class for a trial of some new or changed entries, without jobs."""
+    def trial(self, entries: dict[str, Any]) -> Self:
+        """Return a rule of this class for a trial of some entries, without jobs."""
         rule = type(self)(self.host, self.errors)
-        rule.counted, rule.entries = {}, {name: entries[name] for name in names}
+        rule.counted, rule.entries = {}, entries
         return rule
 
 
@@ -407,14 +453,10 @@ class ScopedRule(CountingRule):
     """Counts jobs by the scopes of its entries. A subclass also implements:
 
     - ``new_use(rule, entry, key)``, which returns a `ScopedUse`;
-    - ``adds(use, job, held=None)``: what a job would add to a use with `held` or (None) its minimum;
-    - ``sentence(use, at, job)``: why too little is left for a job in a dimension; None: for any job;
     - ``figures(use)``: its fields in `report`.
     """
 
     new_use: Callable[..., Any]
-    adds: Callable[..., Sequence[float]]
-    sentence: Callable[..., str]
     figures: Callable[..., dict[str, Any]]
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
@@ -437,11 +479,32 @@ class ScopedRule(CountingRule):
                 use.promised = use.bounds
         return use
 
+    def binding(self, uses: dict[Any, Any]) -> dict[Any, Any]:
+        """Return those of some uses that a job may not exceed."""
+        return uses
+
+    def is_certain(self, job: PendingJob, uses: dict[Any, Any]) -> bool:
+        # It is certain to start if all pending jobs fit together. The numbers of cores and GPUs are
+        # unknown for whole nodes of several kinds.
+        cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
+        for use in self.binding(uses):
+            if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
+                return False
+            if use.over(use.pending) is not None:
+                return False
+        return True
+
+    def why(self, job: PendingJob) -> str | None:
+        found = self.first_over(job, self.binding(self.uses_by_id(job.jobid)))
+        return found and self.sentence(*found, job)
+
+    # -- answers -----------------------------------------------------------------------------------
+
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         own: set[Any] = set()
-        for number, (_, known) in enumerate([] if caller.sees_all else list(self.records())):
-            if known.userid == caller.userid:
-                own.update(known.uses)
+        for number, (_, record, use, _) in enumerate(() if caller.sees_all else self.counts_in()):
+            if record.userid == caller.userid:
+                own.add(use)
             if number % JOBS_PER_STEP == 0:
                 yield None
         order = list(self.entries)
@@ -460,47 +523,15 @@ class ScopedRule(CountingRule):
                 }
                 yield Owned(entry, use.userid)
 
-    def binding(self, uses: Sequence[Any]) -> Sequence[Any]:
-        """Return those of some uses that a job may not exceed."""
-        return uses
+    def waiting(self, use: Any) -> int:
+        """Return the number of jobs that wait for a use."""
+        return sum(self.host.admission.waiting(self, key) for key in use.waiting)
 
-    def first_over(
-        self, job: PendingJob, uses: Iterable[Any], held: Holding | None = None
-    ) -> tuple[Any, int] | None:
-        """Return the first of some uses with too little left for a job, and the dimension; None:
-        there is none. `held`: its resources; None: the minimum."""
-        for use in uses:
-            at = use.over(self.adds(use, job, held))
-            if at is not None:
-                return use, at
-        return None
 
-    def is_certain(self, job: PendingJob, known: Any) -> bool:
-        # It is certain to start if all pending jobs fit together. The numbers of cores and GPUs are
-        # unknown for whole nodes of several kinds.
-        cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
-        for use in self.binding(known.uses):
-            if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
-                return False
-            if use.over(use.pending) is not None:
-                return False
-        return True
-
-    def why(self, job: PendingJob) -> str | None:
-        found = self.first_over(job, self.binding(self.counted_in(job)))
-        return found and self.sentence(*found, job)
-
-    def text_if_over(self, use: Any) -> str | None:
-        at = use.over([0] * len(use.used))
-        return None if at is None else str(self.sentence(use, at, None))
-
-    def objection(self, job: PendingJob, names: list[str]) -> tuple[str, str] | None:
-        try:
-            self.alloc(job, SystemAttributes.of_job(job))
-        except Denied as exc:
-            return exc.entry, str(exc)
-        found = self.first_over(job, self.counted_in(job))
-        return found and (found[0].entry.name, str(self.sentence(*found, job)))
+def room_for(needs: dict[Any, Any]) -> float:
+    """Return the number of jobs that could start with these needs of some uses."""
+    rooms: list[float] = [use.room(each) for use, each in needs.items()]
+    return min(rooms)
 
 
 def no_more(request: Any, least: Sequence[float], left: Sequence[float]) -> Any:

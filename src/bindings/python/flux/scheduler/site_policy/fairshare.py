@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
-from flux.scheduler.site_policy.counting import Counted, CountingRule, Use
+from flux.scheduler.site_policy.counting import CountingRule, Use
 from flux.scheduler.site_policy.fields import Fields, user_id, user_name
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.usage import Usage
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import Change
     from flux.scheduler.attributes import SystemAttributes
     from flux.scheduler.host import ErrorReporter, Timer
-    from flux.scheduler.requests import PendingJob
+    from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.holdings import Holding
 
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-fairshare"
@@ -90,37 +90,33 @@ def read_entry(key: str, value: Any) -> Any:
 
 
 class Associated(Use):
-    """The jobs of an association, its key. `Counted.least` is the time from which to count a
-    running job that was found, seconds since the epoch; else infinite."""
+    """The jobs of an association, its key. What a job needs is the time from which to count it if
+    it was found running, seconds since the epoch; else infinite."""
 
-    __slots__ = ("pending",)
+    __slots__ = ("waits",)
 
     rule: FairShareRule
 
     def __init__(self, rule: FairShareRule, key: Association) -> None:
         super().__init__(rule, None, key)
-        self.pending = 0  # number of its pending jobs
+        self.waits = 0  # number of its pending jobs
 
-    def count_pending(self, known: Any, times: float) -> None:
-        self.pending += int(times)
+    def count_pending(self, needs: float, times: float) -> None:
+        self.waits += int(times)
 
-    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        nodes, cores, gpus, jobs = more
+    def note_held(self, jobid: int, needs: float, more: Holding, jobs: int, now: float) -> None:
+        _, nodes, cores, gpus = more
         rule, since = self.rule, inf
         if jobs > 0:
-            self.pending -= 1
-            since = known.least
+            self.waits -= 1
+            since = needs
         by_node, by_core, by_gpu = rule.weights
         rate = nodes * by_node + cores * by_core + gpus * by_gpu
         rule.usage.change(self.key, rate, now, since)
         rule.changed()
-        if jobs < 0:
-            self.forget()
 
-    def forget(self) -> None:
-        self.jobs -= 1
-        if not self.jobs:
-            del self.rule.uses[self.key]
+    def without_jobs(self) -> None:
+        del self.rule.uses[self.key]
 
 
 class FairShareRule(CountingRule):
@@ -194,11 +190,11 @@ class FairShareRule(CountingRule):
             self._arm(self.host.now(), 1)
         self.changed()
 
-    def read_job(self, job: PendingJob, known: Counted, attributes: SystemAttributes) -> None:
-        known.least = inf
+    def read_job(self, job: PendingJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        return dict.fromkeys(uses, inf)
 
-    def found(self, jobid: int, known: Counted, attributes: SystemAttributes) -> None:
-        known.least = self.usage.found(jobid)
+    def found(self, job: RunningJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        return dict.fromkeys(uses, self.usage.found(job.jobid))
 
     def cancel(self, jobid: int) -> None:
         super().cancel(jobid)
@@ -209,10 +205,9 @@ class FairShareRule(CountingRule):
     def _level_of_job(self, job: PendingJob) -> Level:
         """Return the sort key of a pending job among those of its priority; the lowest goes
         first."""
-        known = self.known(job.jobid)
-        if known is None:
+        association = self._association(job)
+        if association is None:
             return 0.0, 0.0  # just made, no rule has been told of it
-        association = known.uses[0].key
         level = self._levels.get(association)
         if level is None:
             interval = max(LEAST_PERIOD_S, INTERVAL_PER_JOB_S * len(self.counted))
@@ -225,6 +220,12 @@ class FairShareRule(CountingRule):
                 self._used = self._used_at(now)
             level = self._levels[association] = self._level(association, self._used)
         return level
+
+    def _association(self, job: PendingJob) -> Association | None:
+        for use in self.uses_by_id(job.jobid):
+            association: Association = use.key
+            return association
+        return None
 
     @property
     def _period(self) -> float:
@@ -256,7 +257,7 @@ class FairShareRule(CountingRule):
     def _period_ends(self) -> None:
         self._timer = None
         self.usage.forget_negligible(self.host.now())
-        if not any(use.pending for use in self.uses.values()):
+        if not any(use.waits for use in self.uses.values()):
             self._levels.clear()
         elif self._in_force:
             self._sort()
@@ -302,7 +303,7 @@ class FairShareRule(CountingRule):
         """Return the levels of the associations with pending jobs, as used for sorting."""
         uses = self.uses
         return {
-            key: level for key, level in self._levels.items() if key in uses and uses[key].pending
+            key: level for key, level in self._levels.items() if key in uses and uses[key].waits
         }
 
     # -- answers -----------------------------------------------------------------------------------
@@ -310,9 +311,7 @@ class FairShareRule(CountingRule):
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the place of the job's association among those with pending jobs, ``place`` of
         ``of``, with ``bank`` and ``user``, and their use (`shares`)."""
-        places = _places(self._levels_of_pending())
-        known = self.known(job.jobid)
-        association = None if known is None else known.uses[0].key
+        places, association = _places(self._levels_of_pending()), self._association(job)
         if association is None or association not in places:
             return {}
         found = {
@@ -342,7 +341,7 @@ class FairShareRule(CountingRule):
         }
         used = self._used_at(answer["now"]).by_associations if self.entries else {}
         total = sum(used.values())
-        jobs = {key: (use.pending, use.jobs - use.pending) for key, use in self.uses.items()}
+        jobs = {key: (use.waits, use.jobs - use.waits) for key, use in self.uses.items()}
         yield
         known = sorted({*used, *jobs}, key=lambda one: (one[0], user_name(one[1])))
         banks = sorted({*self._banks, *(bank for bank, _ in known)})

@@ -54,6 +54,24 @@ class Holding(NamedTuple):
 NOTHING = Holding()
 
 
+class Counted:
+    """The record of a job that rules count, or that holds resources on ranks that have left.
+
+    Attributes:
+        uses (dict): name of a rule -> {`flux.scheduler.site_policy.counting.Use` in which the job counts:
+            what it needs of that}
+        userid (int): its user; -1 if unknown
+        held (Holding or None): its resources; None while it is pending
+    """
+
+    __slots__ = ("held", "userid", "uses")
+
+    def __init__(self, userid: int) -> None:
+        self.uses: dict[str, dict[Any, Any]] = {}
+        self.userid = userid
+        self.held: Holding | None = None
+
+
 def holding_of(pool: ResourcePool, jobid: int) -> Holding:
     """Return the present holding of a job in a pool.  O(different holdings per rank)."""
     try:

@@ -28,16 +28,17 @@ from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
-from flux.scheduler.site_policy.counting import JOBS_PER_STEP, Counted, CountingRule, Use
+from flux.scheduler.site_policy.counting import JOBS_PER_STEP, CountingRule, Denied, Use
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import Bound, Change
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.site_policy.counting import Bound
+    from flux.scheduler.site_policy.holdings import Holding
 
 #: Maximum number of different licences that a job may request.
 MAX_NAMES = 64
@@ -157,47 +158,56 @@ def asked_for(attributes: SystemAttributes) -> dict[str, int]:
 
 
 class LicenseUse(Use):
-    """The use of a licence.
+    """The use of a licence, also elsewhere. A job needs the number that it requests.
 
     Attributes:
         elsewhere (int): the number used elsewhere, as last read; 0 before the first reading
-        excess (list): the number in use by jobs, minus the number for jobs
     """
 
-    __slots__ = ("elsewhere", "excess")
+    __slots__ = ("elsewhere",)
 
     rule: LicenseRule
     entry: License
-    lasts = True
 
     def __init__(self, rule: LicenseRule, license: License) -> None:
-        super().__init__(rule, license, ())
-        self.elsewhere, self.excess = 0, [-license.usable]
+        super().__init__(rule, license, (), (license.usable,))
+        self.elsewhere = 0
 
-    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        jobs = more[3]
+    def bounds_for(self, job: PendingJob, needs: int, least: tuple[int, int, int]) -> list[Bound]:
+        # Of a planned one the plan decides.
+        is_planned = self.entry.name in self.rule.planned
+        return [(self.used, 0, -inf if is_planned else self.entry.usable - needs)]
+
+    def adds(
+        self, needs: int, job: PendingJob | None = None, held: Holding | None = None
+    ) -> tuple[int]:
+        # Of a planned one, a start may be promised when jobs with a known end have ended.
+        return (needs - self.rule.returning(self),)
+
+    def note_held(self, jobid: int, needs: int, more: Holding, jobs: int, now: float) -> None:
         if not jobs:
             return  # its program may still run
         if self.entry.plan:
-            self.rule.note_planned(jobid, known, jobs > 0)
-        self.excess[0] += jobs * known.least[self.entry.name]
+            self.rule.note_planned(jobid, self, needs, jobs > 0)
+        self.used[0] += jobs * needs
         if jobs < 0 and self.waiting:
             self.rule.readmit_for(self)
 
     @property
     def in_use(self) -> int:
         """The number in use by jobs."""
-        return self.excess[0] + self.entry.usable - self.elsewhere
+        in_use: int = self.used[0] - self.elsewhere
+        return in_use
 
     @property
     def free(self) -> int:
         """The number that jobs may take."""
-        return -self.excess[0]
+        free: int = self.entry.usable - self.used[0]
+        return free
 
 
 class LicenseRule(CountingRule):
-    """Keeps a job waiting while its licences are in use. `Counted.least` of a job is what it
-    requests, {name: number}."""
+    """Keeps a job waiting while its licences are in use."""
 
     name = "licenses"
     table = "licenses"
@@ -209,19 +219,19 @@ class LicenseRule(CountingRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        #: job id -> licences that a running job uses, while there are `_planned` ones
-        self._running: dict[int, dict[str, int]] = {}
         #: name -> number of each licence with ``plan``
-        self._planned: dict[str, int] = {}
+        self.planned: dict[str, int] = {}
+        #: job id -> planned licences that a running job uses
+        self._running: dict[int, dict[str, int]] = {}
         #: path -> last reading, or None if there is none
-        self._read: dict[str, Reading | None] = {}
+        self.readings: dict[str, Reading | None] = {}
         #: path -> why its numbers are not up to date, or None
         self._failed: dict[str, str | None] = {}
         self._timers: dict[str, Timer] = {}  # path -> timer of the next reading
 
     # -- the table ---------------------------------------------------------------------------------
 
-    def _take(self, entries: dict[str, License]) -> None:
+    def take(self, entries: dict[str, License]) -> None:
         """Set the licences, without jobs."""
         self.entries = entries
         self.uses.update({name: LicenseUse(self, one) for name, one in entries.items()})
@@ -231,14 +241,14 @@ class LicenseRule(CountingRule):
     def configure(self, entries: dict[str, License]) -> None:
         super().configure(entries)
         self._running.clear()
-        self._take(entries)
+        self.take(entries)
         planning = self.host.planning
-        before, self._planned, planning.tokens = self._planned, {}, None
+        before, self.planned, planning.tokens = self.planned, {}, None
         if self.host.decision.plans_tokens:
-            self._planned = {name: one.usable for name, one in entries.items() if one.plan}
-        if self._planned:
-            planning.tokens = TokenPlan(self._planned, self._running, self._end_of)
-        if before or self._planned:  # the plan is made again, with the present tokens
+            self.planned = {name: one.usable for name, one in entries.items() if one.plan}
+        if self.planned:
+            planning.tokens = TokenPlan(self.planned, self._running, self._end_of)
+        if before or self.planned:  # the plan is made again, with the present tokens
             planning.renew()
         for timer in self._timers.values():
             timer.cancel()
@@ -247,7 +257,7 @@ class LicenseRule(CountingRule):
         for one in entries.values():
             if one.elsewhere is not None and self.host.reads_files:
                 paths[one.elsewhere] = min(one.every, paths.get(one.elsewhere, inf))
-        self._read = {path: self._read.get(path) for path in paths}
+        self.readings = {path: self.readings.get(path) for path in paths}
         self._failed = {path: self._failed.get(path) for path in paths}
         for path, every in sorted(paths.items()):
             self._read_periodically(path, every)
@@ -260,7 +270,7 @@ class LicenseRule(CountingRule):
         self._timers[path] = self.host.call_at(when, lambda: self._read_periodically(path, every))
         text = None
         try:
-            self._read[path] = read_file(path)
+            self.readings[path] = read_file(path)
         except (OSError, ValueError) as exc:
             text = getattr(exc, "strerror", None) or str(exc)
         else:
@@ -280,14 +290,14 @@ class LicenseRule(CountingRule):
 
     def _note_elsewhere(self, name: str) -> None:
         """Take the number of a licence used elsewhere from the number for jobs."""
-        use, found = self.uses[name], self._read.get(self.entries[name].elsewhere or "")
+        use, found = self.uses[name], self.readings.get(self.entries[name].elsewhere or "")
         before, use.elsewhere = use.elsewhere, 0 if found is None else found.counts.get(name, 0)
-        use.excess[0] += use.elsewhere - before
+        use.used[0] += use.elsewhere - before
 
     def _age(self, name: str) -> tuple[float | None, bool]:
         """Return the age of that number in seconds, or None before the first reading; and whether
         it is stale."""
-        found = self._read.get(self.entries[name].elsewhere or "")
+        found = self.readings.get(self.entries[name].elsewhere or "")
         age = None if found is None else max(0.0, self.host.now() - found.changed)
         return age, age is None or age > self.entries[name].max_age
 
@@ -299,62 +309,56 @@ class LicenseRule(CountingRule):
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         for name, count in asked_for(attributes).items():
-            self._check_request(name, count)
+            license = self.entries.get(name)
+            if license is None:
+                known = ", ".join(sorted(self.entries)) or "none"
+                raise ValueError(f"licenses: there is no licence {name} (known: {known})")
+            if count > license.usable:
+                text = f"licenses: needs {count} of {name}, there are {license.usable}"
+                raise Denied(text, name)
         super().alloc(job, attributes)
 
-    def read_job(self, job: PendingJob, known: Counted, attributes: SystemAttributes) -> None:
-        known.least = dict(asked_for(attributes))
+    def read_job(self, job: PendingJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        asked = asked_for(attributes)
         request = job.resource_request
         if hasattr(request, "with_tokens"):
-            tokens = {name: n for name, n in known.least.items() if name in self._planned}
+            tokens = {name: n for name, n in asked.items() if name in self.planned}
             if tokens or request.tokens:
                 job.resource_request = request.with_tokens(tokens or None)
+        return self._needs(uses, asked)
 
-    def _check_request(self, name: str, count: int) -> None:
-        license = self.entries.get(name)
-        if license is None:
-            known = ", ".join(sorted(self.entries)) or "none"
-            raise ValueError(f"licenses: there is no licence {name} (known: {known})")
-        if count > license.usable:
-            raise ValueError(f"licenses: needs {count} of {name}, there are {license.usable}")
+    def found(self, job: RunningJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        return self._needs(uses, asked_for(attributes))
 
-    def _requested(self, jobid: int) -> dict[str, int]:
-        """Return the licences that a pending or running job requests."""
-        known = self.known(jobid)
-        return {} if known is None else known.least
+    def _needs(self, uses: tuple[LicenseUse, ...], asked: dict[str, int]) -> dict[Any, Any]:
+        return {use: asked[use.entry.name] for use in uses}
 
     def signature(self, job: PendingJob) -> Hashable:
-        return tuple(sorted(self._requested(job.jobid).items())) or None
-
-    def bounds(self, job: PendingJob) -> list[Bound]:
-        found: list[Bound] = []
-        for name, count in self._requested(job.jobid).items():
-            # Of a planned one the plan decides.
-            found.append((self.uses[name].excess, 0, -inf if name in self._planned else -count))
-        return found
+        uses = self.uses_by_id(job.jobid).items()
+        return tuple(sorted((use.entry.name, count) for use, count in uses)) or None
 
     def check(self, job: PendingJob) -> Deferral | None:
-        asked = self._requested(job.jobid)
-        for name, count in asked.items():
-            if self.uses[name].free < count and self._available(name) < count:
-                key = tuple(asked.items())
-                for one in asked:
-                    self.uses[one].waiting[key] = None
-                return Deferral(lambda: self._sentence(name, count), key=key)
-        if self._planned and asked:
+        uses = self.uses_by_id(job.jobid)
+        found = self.first_over(job, uses)
+        if found is not None:
+            key = tuple(uses.items())
+            for use in uses:
+                use.waiting[key] = uses
+            return Deferral(lambda: self.sentence(*found, job), key=key)
+        if self.planned and uses:
             short = self._short_of(job)
             if short is not None:
                 raise InsufficientResources(short)
         return None
 
-    def _available(self, name: str) -> int:
-        """Return the number of a licence that is free; of a planned one, the number that is free
-        when all jobs with a known end have ended: a start may be promised."""
-        use = self.uses[name]
-        if use.in_use and name in self._planned:
-            endless = [asked for jobid, asked in self._running.items() if not self._end_of(jobid)]
-            return use.in_use + use.free - sum(asked.get(name, 0) for asked in endless)
-        return use.free
+    def returning(self, use: LicenseUse) -> int:
+        """Return the number of a planned licence that will be free when all jobs with a known end
+        have ended, beyond those that are free; of others 0."""
+        name = use.entry.name
+        if name not in self.planned:
+            return 0
+        endless = [asked for jobid, asked in self._running.items() if not self._end_of(jobid)]
+        return use.in_use - sum(asked.get(name, 0) for asked in endless)
 
     def _short_of(self, job: PendingJob) -> str | None:
         """Return why planned licences keep a job from starting now, although it waits for a
@@ -363,9 +367,9 @@ class LicenseRule(CountingRule):
         tokens = getattr(request, "tokens", None)
         if not tokens:
             return None
-        for name, count in tokens.items():
-            if self.uses[name].free < count:
-                return self._sentence(name, count)
+        for use, count in self.uses_by_id(job.jobid).items():
+            if use.entry.name in tokens and use.free < count:
+                return self.sentence(use, 0, job)
         plan = self.host.planning.current()
         if job.jobid in self.host.admission.kept_for or plan is None:
             return None  # it may end with its window: the plan is asked when it is placed
@@ -383,21 +387,24 @@ class LicenseRule(CountingRule):
         except KeyError:
             return 0.0
 
-    def _sentence(self, name: str, count: int) -> Reason:
-        license = self.entries[name]
+    def sentence(self, use: LicenseUse, at: int, job: PendingJob | None) -> str:
+        license, name = use.entry, use.entry.name
+        if job is None:
+            return f"licenses: {name} {use.in_use} of {license.total} in use"
+        count = self.uses_by_id(job.jobid)[use]
         more = f", {license.reserved} reserved" if license.reserved else ""
         if license.elsewhere is not None:
-            more += f", {self.uses[name].elsewhere} elsewhere"
+            more += f", {use.elsewhere} elsewhere"
             age, is_stale = self._age(name)
             if is_stale:
                 more += " (never read)" if age is None else f" ({duration_text(age, 1)} ago)"
         return Reason(
-            f"licenses: {name} {self.uses[name].in_use} of {license.total} in use{more}; needs {count}",
+            f"licenses: {name} {use.in_use} of {license.total} in use{more}; needs {count}",
             f"licenses: {name}: too many of {license.total} are in use; needs {count}",
         )
 
-    def is_certain(self, job: PendingJob, known: Counted) -> bool:
-        return all(name in self._planned for name in known.least)
+    def is_certain(self, job: PendingJob, uses: dict[LicenseUse, int]) -> bool:
+        return all(use.entry.name in self.planned for use in uses)
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -407,22 +414,12 @@ class LicenseRule(CountingRule):
         except ValueError:
             return  # it started while no job requested licences
 
-    def found(self, jobid: int, known: Counted, attributes: SystemAttributes) -> None:
-        asked = asked_for(attributes)
-        known.least = {name: asked[name] for name in asked if name in self.entries}
-
-    def note_planned(self, jobid: int, known: Counted, is_running: bool) -> None:
-        """Note whether a job uses its licences, some of which are planned."""
-        if is_running and self._planned:
-            self._running[jobid] = known.least
+    def note_planned(self, jobid: int, use: LicenseUse, count: int, is_running: bool) -> None:
+        """Note whether a job uses a licence with ``plan``."""
+        if is_running and self.planned:
+            self._running.setdefault(jobid, {})[use.entry.name] = count
         else:
             self._running.pop(jobid, None)
-
-    def room(self, use: LicenseUse, key: tuple[tuple[str, int], ...], needs: None) -> float:
-        if any(count > self._available(one) for one, count in key):
-            return 0
-        free = [self.uses[one].free // count for one, count in key if one not in self._planned]
-        return min(free, default=inf)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -435,11 +432,9 @@ class LicenseRule(CountingRule):
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         waiting: dict[str, int] = {}
-        holds = self.host.admission.holds
-        for examined, (jobid, known) in enumerate(list(self.records()), 1):
-            for use in () if jobid in holds else known.uses:
-                if known.least[use.entry.name] > use.free:
-                    waiting[use.entry.name] = waiting.get(use.entry.name, 0) + 1
+        for examined, (_, record, use, count) in enumerate(self.counts_in(), 1):
+            if record.held is None and count > use.free:
+                waiting[use.entry.name] = waiting.get(use.entry.name, 0) + 1
             if examined % JOBS_PER_STEP == 0:
                 yield None
         for name in sorted(self.entries):
@@ -466,25 +461,8 @@ class LicenseRule(CountingRule):
             ]
         }
 
-    def trial(self, entries: dict[str, License], names: list[str]) -> LicenseRule:
-        rule = LicenseRule(self.host, self.errors)
-        rule._read, rule.counted = self._read, {}
-        rule._take(entries)
+    def trial(self, entries: dict[str, License]) -> LicenseRule:
+        rule = super().trial(entries)
+        rule.readings = self.readings
+        rule.take(entries)
         return rule
-
-    def text_if_over(self, use: LicenseUse) -> str | None:
-        license = use.entry
-        if use.free >= 0:
-            return None
-        return f"licenses: {license.name} {use.in_use} of {license.total} in use"
-
-    def objection(self, job: PendingJob, names: list[str]) -> tuple[str, str] | None:
-        name = names[0]
-        try:
-            for name, count in asked_for(SystemAttributes.of_job(job)).items():
-                self._check_request(name, count)
-                if name in names and self.uses[name].free < count:
-                    return name, self._sentence(name, count)
-        except ValueError as exc:
-            return name, str(exc)
-        return None

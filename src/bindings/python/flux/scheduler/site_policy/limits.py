@@ -14,7 +14,7 @@ exceeded any more, they are readmitted one by one until one is reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from math import inf
@@ -26,7 +26,6 @@ from flux.scheduler.admission import Deferral
 from flux.scheduler.disclosure import Owned, Reason, behind
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counting import (
-    Counted,
     Denied,
     Scope,
     ScopedRule,
@@ -37,12 +36,10 @@ from flux.scheduler.site_policy.counting import (
 from flux.scheduler.site_policy.fields import Fields
 
 if TYPE_CHECKING:
-    from flux.scheduler.admission import Bound, Change
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.site_policy.counting import Bound
     from flux.scheduler.site_policy.holdings import Holding
 
 
@@ -106,63 +103,97 @@ def read_limit(key: str, value: Any) -> Limit:
 
 
 class LimitUse(ScopedUse):
-    """The use of a limit by the jobs of one key. `ScopedUse.used`: their holdings.
+    """The use of a limit by the jobs of one key. `Use.used`: their holdings. A job needs the minimum
+    that its request takes on the ranks at its arrival, an `Amount`.
 
     Attributes:
-        waiting (dict): key of a deferral -> the uses in which these waiting jobs count; the key has
-            these and their minimum amount
+        ranks (RankCounts): the jobs' ranks, if nodes are limited; else None
+        head (PendingJob): the first job that has waited for a strict limit, and waits for it or for
+            resources; later ones must leave its needs; None: there is none
+        demoted (set): ids of jobs that were over a soft limit
         certain (dict): id -> pending job with a promise that this limit is certain to allow
+        claims (list): number of `certain` jobs, for which others may have to leave room; and the
+            same, or 0 if all pending jobs fit together
     """
 
-    __slots__ = ("certain", "claims", "demoted", "head", "passed", "ranks")
+    __slots__ = ("certain", "claims", "demoted", "head", "ranks")
 
+    rule: LimitRule
     entry: Limit
 
     def __init__(self, rule: LimitRule, limit: Limit, key: tuple[Any, ...]) -> None:
         super().__init__(rule, limit, key)
-        #: the jobs' ranks, if nodes are limited
         self.ranks = None if limit.most[0] is None else RankCounts()
-        # Number of jobs for which others are checked: they may have to leave room; and the same
-        # without `certain` ones, if all pending jobs fit together.
         self.claims = [0, 0]
-        self.head: PendingJob | None = None  # the first job waiting for the limit, if it is strict
-        self.passed = (-1, 0.0)  # id of a head that was deferred for another cause, and when
-        self.demoted: set[int] = set()  # ids of pending jobs over a soft limit
+        self.head: PendingJob | None = None
+        self.demoted: set[int] = set()
         self.certain: dict[int, PendingJob] = {}
 
-    def count_pending(self, known: Any, times: float) -> None:
-        super().count_pending(known, times)
+    def bounds_for(
+        self, job: PendingJob, needs: Amount, least: tuple[int, int, int]
+    ) -> list[Bound]:
+        found: list[Bound] = []
+        if self.promised:
+            # The minimum number of nodes is unknown for a job that may share them.
+            is_known = least[0] or self.ranks is None
+            found.append((self.claims, 1 if is_known else 0, 0))
+        takes = self.rule.host.facts.most_nodes(job.resource_request), *least[1:], 1
+        found += [(self.used, at, most - takes[at]) for at, most in self.bounds]
+        if self.entry.strict:
+            found.append((self.used, 0, -1))  # a job ahead may wait for it
+        return found
+
+    def adds(
+        self, needs: Amount, job: PendingJob | None = None, held: Holding | None = None
+    ) -> Amount:
+        if job is None:
+            return needs
+        added = self.takes(job, held)
+        if self.certain or self.entry.strict:
+            return added.plus(self.rule.left_free(self, job))
+        return added
+
+    def takes(self, job: PendingJob, held: Holding | None = None) -> Amount:
+        """Return what a job takes: `held`, or (None) the minimum. If it may share nodes, it can run
+        on those of other jobs of the key, but may request more nodes than these use."""
+        if held is not None:
+            own = 0 if self.ranks is None else self.ranks.ranks
+            return Amount(popcount(held.ranks & ~own), held.cores, held.gpus, 1)
+        least = self.rule.least(job)
+        if least.nodes or self.ranks is None:
+            return least
+        missing = self.rule.host.facts.fewest_nodes(job.resource_request) - self.used[0]
+        return least._replace(nodes=max(0, missing))
+
+    def count_pending(self, needs: Amount, times: float) -> None:
+        super().count_pending(needs, times)
         if self.certain:
             self.count_claims()
 
     def count_claims(self, fit: bool = False) -> None:
-        """Update `claims` after `head`, `certain` or `demoted` has changed; and while there are
-        `certain` jobs, after more is used or pending. `fit`: all pending jobs are known to fit
-        together."""
-        certain, others = len(self.certain), (self.head is not None) + len(self.demoted)
+        """Update `claims` after `certain` has changed; and while there are such jobs, after more is
+        used or pending. `fit`: all pending jobs are known to fit together."""
+        certain = len(self.certain)
         fit = fit or not certain or self.over(self.pending) is None
-        self.claims[:] = others + certain, others if fit else others + certain
+        self.claims[:] = certain, 0 if fit else certain
 
     def waits_no_more(self, jobid: int) -> None:
-        if self.claims[0]:
-            self.demoted.discard(jobid)
+        if self.certain:
             self.certain.pop(jobid, None)
-            was_head = self.head is not None and self.head.jobid == jobid
-            if was_head:
-                self.rule.find_head(self)
             self.count_claims()
-            if was_head:
-                self.rule.readmit_for(self)
+        if self.head is not None and self.head.jobid == jobid:
+            self.head = None
+            self.rule.readmit_for(self)  # others waited behind it
 
-    def note_held(self, jobid: int, known: Counted, ranks: int, more: Change, now: float) -> None:
-        nodes, cores, gpus, jobs = more
+    def note_held(self, jobid: int, needs: Amount, more: Holding, jobs: int, now: float) -> None:
+        ranks, nodes, cores, gpus = more
         used, on = self.used, self.ranks
         used[1] += cores
         if gpus:
             used[2] += gpus
         used[JOBS] += jobs
         if on is not None:
-            if known.least[0]:
+            if needs.nodes:
                 on.ranks ^= ranks  # whole nodes, which no other job has
                 used[0] += nodes
             else:
@@ -170,27 +201,14 @@ class LimitUse(ScopedUse):
                 used[0] = popcount(on.ranks)
         if jobs > 0:
             for at, _ in self.promised:
-                self.pending[at] -= known.least[at]
-            if self.claims[0]:
+                self.pending[at] -= needs[at]
+            if self.certain or self.head is not None:
                 self.waits_no_more(jobid)
             return
         if self.waiting or self.demoted:
             if self.demoted and self.over(Amount(jobs=1)) is None:
                 self.rule.promote(self)
             self.rule.readmit_for(self)
-        if jobs:
-            self.forget()
-
-    def room(self, each: Amount) -> float:
-        """Return the number of jobs with minimum `each` that could start."""
-        used, room = self.used, inf
-        for at, most in self.bounds:
-            need, left = each[at], most - used[at]
-            if left < need or left < 0:
-                return 0
-            if need and left < need * room:
-                room = left // need
-        return room
 
 
 class LimitRule(ScopedRule):
@@ -203,11 +221,6 @@ class LimitRule(ScopedRule):
     new_use = LimitUse
     are_promised = True
 
-    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
-        super().__init__(host, errors)
-        #: ids of jobs to move behind all others
-        self._to_demote: list[int] = []
-
     # -- the table ---------------------------------------------------------------------------------
 
     def configure(self, entries: dict[str, Limit]) -> None:
@@ -217,38 +230,26 @@ class LimitRule(ScopedRule):
 
     # -- pending jobs ------------------------------------------------------------------------------
 
-    def read_job(self, job: PendingJob, known: Counted, attributes: SystemAttributes) -> None:
-        known.least = self._least(job)
-        for use in known.uses:
+    def read_job(
+        self, job: PendingJob, uses: tuple[LimitUse, ...], attributes: SystemAttributes
+    ) -> dict[Any, Any]:
+        for use in uses:
             alone = self._exceeds_alone(use, job) if use.entry.deny else None
             if alone is not None:
                 raise Denied(alone, use.entry.name)
-        for use in known.uses:
-            if use.entry.strict and use.over(known.least) is not None:
-                self._note_head(use, job)
+        return dict.fromkeys(uses, self.least(job))
 
-    def _least(self, job: PendingJob) -> Amount:
-        """Return the minimum that a job takes on the present ranks; at its request it is
-        `Counted.least`."""
+    def found(self, job: RunningJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        return dict.fromkeys(uses, NONE)
+
+    def least(self, job: PendingJob) -> Amount:
+        """Return the minimum that a job takes on the present ranks."""
         return Amount(*self.host.facts.least_of(job.resource_request), 1)
-
-    def _added(self, use: LimitUse, job: PendingJob, held: Holding | None = None) -> Amount:
-        """Return what a job adds to a use: with `held`, or (None) the minimum. If it may share
-        nodes, it can run on those of other jobs of the key, but may request more nodes than these
-        use."""
-        if held is not None:
-            own = 0 if use.ranks is None else use.ranks.ranks
-            return Amount(popcount(held.ranks & ~own), held.cores, held.gpus, 1)
-        least = self._least(job)
-        if least.nodes or use.ranks is None:
-            return least
-        missing = self.host.facts.fewest_nodes(job.resource_request) - use.used[0]
-        return least._replace(nodes=max(0, missing))
 
     def _exceeds_alone(self, use: LimitUse, job: PendingJob) -> str | None:
         """Return why a job alone exceeds the limit, in a sentence, or None. Nodes that it may share
         count too: there is no other job to share with."""
-        least, facts = self._least(job), self.host.facts
+        least, facts = self.least(job), self.host.facts
         for at, most in use.bounds:
             need = least[at] if at else facts.fewest_nodes(job.resource_request)
             if need > most:
@@ -257,62 +258,69 @@ class LimitRule(ScopedRule):
                 return f"limit {use.entry.name}: needs {needs}, at most {most} {are} allowed"
         return None
 
-    def bounds(self, job: PendingJob) -> list[Bound]:
-        least, facts, request = self._least(job), self.host.facts, job.resource_request
-        takes = facts.most_nodes(request), *least[1:]
-        found: list[Bound] = []
-        for use in self.counted_in(job):
-            # The minimum number of nodes is unknown for a job that may share them.
-            is_known = least.nodes or use.ranks is None
-            if use.promised or use.entry.soft or use.entry.strict:
-                found.append((use.claims, 1 if is_known else 0, 0))
-            found += [(use.used, at, most - takes[at]) for at, most in use.bounds]
-        return found
-
-    def adds(self, use: LimitUse, job: PendingJob, held: Holding | None = None) -> Amount:
-        added = self._added(use, job, held)
-        return added.plus(self._left_free(use, job)) if use.claims[0] else added
-
     def check(self, job: PendingJob) -> Deferral | None:
-        uses = self.counted_in(job)
+        uses = self.uses_by_id(job.jobid)
         found = self.first_over(job, self.binding(uses) if job.demoted else uses)
-        return found and self._defer(*found, job)
+        return found and self._defer(*found, job, uses)
 
-    def binding(self, uses: Sequence[LimitUse]) -> list[LimitUse]:
+    def binding(self, uses: dict[LimitUse, Any]) -> dict[LimitUse, Any]:
         # A job may run over a soft limit.
-        return [use for use in uses if not use.entry.soft]
+        return {use: needs for use, needs in uses.items() if not use.entry.soft}
+
+    def has_room(self, job: PendingJob, key: Any, is_offered: bool) -> bool:
+        if not super().has_room(job, key, is_offered):
+            return False
+        admission, pool = self.host.admission, self.host.resources
+        if not is_offered or (self, key) not in admission.offers or not pool.has_view:
+            return True
+        # It needs at least the nodes that it cannot share with jobs of the key.
+        fewest, free = self.host.facts.fewest_nodes(job.resource_request), pool.ranks_with_room
+        for use in self.binding(self.uses_by_id(job.jobid)):
+            if use.ranks is not None:
+                missing = max(0, fewest - popcount(use.ranks.ranks & free))
+                if use.used[0] + missing > use.bounds[0][1]:
+                    return False
+        return True
+
+    def readmit_for(self, use: LimitUse) -> None:
+        if use.entry.strict:
+            self._find_head(use)
+        super().readmit_for(use)
+
+    def _find_head(self, use: LimitUse) -> None:
+        """Find the first job that waits for a strict limit, or has waited for it and waits for
+        resources now."""
+        by_id = self.host.admission.deferred.by_id
+        for key in use.waiting:
+            for group in self.host.admission.deferred.groups(self, key):
+                if by_id[group.first.jobid][2].over[0] is use:
+                    self._note_head(use, group.first)
+
+    def _note_head(self, use: LimitUse, job: PendingJob) -> None:
+        """Note a job that waits for a strict limit, unless it would wait forever."""
+        if (use.head is None or job < use.head) and self._exceeds_alone(use, job) is None:
+            use.head = job
 
     def _head_before(self, use: LimitUse, job: PendingJob) -> PendingJob | None:
-        """Return the first waiting job of a strict limit, if it is ahead of a job and waits for
-        nothing else: another limit or rule may keep it from starting."""
+        """Return the first job that waits for a strict limit, if it is ahead of a job and no other
+        limit keeps it from starting."""
         head = use.head
-        if head is None or head is job or not head < job or self._waits_elsewhere(use, head):
+        if head is None or not head < job:
             return None
+        found = self.host.admission.deferred.by_id.get(head.jobid)
+        if (
+            found is not None
+            and found[3].is_deferred
+            and (self, found[2].key) not in self.host.admission.offers
+        ):
+            return head if use.over(self.least(head)) is not None else None
         return head
 
-    def _waits_elsewhere(self, use: LimitUse, head: PendingJob) -> bool:
-        """Whether the first waiting job of a strict limit is deferred for another cause."""
-        deferred = self.host.admission.deferred
-        if head.jobid not in deferred or deferred.is_readmitted(head.jobid):
-            return False
-        offered = deferred.by_id[head.jobid][2].over
-        return use.over(self._least(head)) is None and (not offered or offered[0] is not use)
-
-    def was_deferred(self, job: PendingJob) -> None:
-        for use in self.counted_in(job):
-            # Once at a time: those that start no job now may be first for other limits.
-            if use.head is job and self._waits_elsewhere(use, job):
-                turn = job.jobid, self.host.now()
-                if use.passed != turn:
-                    use.passed = turn
-                    self.readmit_for(use)  # they waited behind it
-
-    def _left_free(self, use: LimitUse, job: PendingJob) -> Amount:
+    def left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
-        head, kept = self._head_before(use, job), NONE
-        if head is not None:
-            kept = self._least(head)
+        head = self._head_before(use, job)
+        kept = NONE if head is None else self.least(head)
         if use.certain:
             plan = self.host.planning.current()
             end = self.host.now() + (getattr(job.resource_request, "duration", 0.0) or inf)
@@ -321,52 +329,32 @@ class LimitRule(ScopedRule):
                     del use.certain[jobid]
                     use.count_claims()
                 elif other is not head and other < job and plan.start_of(jobid) < end:
-                    kept = kept.plus(self._least(other))
+                    kept = kept.plus(self.least(other))
         return kept
 
-    def _defer(self, use: LimitUse, at: int, job: PendingJob) -> Deferral:
+    def _defer(
+        self, use: LimitUse, at: int, job: PendingJob, uses: dict[LimitUse, Amount]
+    ) -> Deferral:
         """Return the deferral of a job over a limit."""
-        limit, uses = use.entry, self.counted_in(job)
-        key: Any = "soft" if limit.soft else (uses, self._least(job))
-        deferral = Deferral(lambda: self.sentence(use, at, job), key=key)
+        limit, needs = use.entry, self.least(job)
+        key: Any = job.jobid if limit.soft else (tuple(uses), needs)
+        over = use, at, max(1, needs[at])
+        deferral = Deferral(lambda: self.sentence(use, at, job), key=key, over=over)
+        if use.certain:
+            # It is asked about again if the promise is given up.
+            self.host.admission.at_release[use] = None
         if self.host.admission.is_question:
             return deferral
         if limit.soft:
             use.demoted.add(job.jobid)
-            use.count_claims()
-            if not self._to_demote:
-                self.host.call_at(self.host.now(), self._demote)
-            self._to_demote.append(job.jobid)
+            self.host.call_at(self.host.now(), partial(self._demote, job.jobid))
             return deferral
         if limit.strict:
             self._note_head(use, job)
-        if use.certain:
-            # It is asked about again if the promise is given up.
-            self.host.admission.at_release[use] = lambda: self.readmit_for(use)
+        waits: dict[Any, Amount] = dict.fromkeys(self.binding(uses), needs)
         for one in uses:
-            one.waiting[key] = uses
+            one.waiting[key] = waits
         return deferral
-
-    def _note_head(self, use: LimitUse, job: PendingJob) -> None:
-        """Note a job that waits for a strict limit: later jobs must leave its needs, unless it
-        would wait forever."""
-        if (use.head is None or job < use.head) and self._exceeds_alone(use, job) is None:
-            use.head = job
-            use.count_claims()
-
-    def find_head(self, use: LimitUse, former: PendingJob | None = None) -> None:
-        """Find the first job that waits for a strict limit: `former` or one that is deferred."""
-        use.head = former
-        for key in use.waiting if use.entry.strict else ():
-            if use.over(key[1]) is not None:
-                for group in self.host.admission.deferred.groups(self, key):
-                    self._note_head(use, group.head(1)[0])
-
-    def moved(self) -> None:
-        for use in self.uses.values():
-            if use.head is not None:
-                self.find_head(use, use.head)
-                self.readmit_for(use)  # some may be ahead of the head now
 
     def sentence(
         self, use: LimitUse, at: int, job: PendingJob | None, needs: int | None = None
@@ -382,38 +370,38 @@ class LimitRule(ScopedRule):
         if head is not None:
             start = f"limit {limit.name}: "
             return behind(head.name, head.userid, start, ", which waits for it")
-        added = self._added(use, job)[at] if needs is None else needs
+        added = use.takes(job)[at] if needs is None else needs
         if use.used[at] + added <= (limit.most[at] or 0):
             return f"limit {limit.name}: what is left is for a job that was promised a start"
         if needs is None:
-            return _sentence(use, at, max(1, self._least(job)[at]))
+            return _sentence(use, at, max(1, self.least(job)[at]))
         return _sentence(use, at, needs, " as nodes are free now")
 
     # -- the pool's offer --------------------------------------------------------------------------
 
     def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        found = self.first_over(job, self.binding(self.counted_in(job)), held)
+        uses = self.uses_by_id(job.jobid)
+        found = self.first_over(job, self.binding(uses), held)
         if found is None:
             return None
         use, at = found
-        needs = self._added(use, job, held)[at]
+        needs = use.takes(job, held)[at]
         if pool is not self.host.resources:
             return Deferral(_sentence(use, at, needs))
-        shape = getattr(job.resource_request, "shape", None)
+        least, shape = self.least(job), getattr(job.resource_request, "shape", None)
         # With promises the offer also depends on the job's limit.
         length = job.limit if self.host.decision.looks_past_heads else None
-        uses = self.counted_in(job)
-        key = (uses, self._least(job), shape, length)
-        use.waiting[key] = uses
+        key = (tuple(uses), least, shape, length)
+        use.waiting[key] = dict.fromkeys(self.binding(uses), least)
         self.host.admission.offers[self, key] = shape
-        others: Iterable[Any] = self._smaller(job)
-        if DIMENSIONS[at] == "gpus" and not self._least(job).gpus:
+        others: Iterable[Any] = self._smaller(job, uses)
+        if DIMENSIONS[at] == "gpus" and not least.gpus:
             others = chain(others, self.without_gpus(job))
         # Its numbers change while the job waits.
         reason = partial(self.sentence, use, at, job, needs)
         return Deferral(reason, key=key, instead=others, over=(use, at, needs))
 
-    def _smaller(self, job: PendingJob) -> Iterator[Any]:
+    def _smaller(self, job: PendingJob, uses: dict[LimitUse, Any]) -> Iterator[Any]:
         """Yield smaller requests within the remainder, if the job's is a range; and requests for
         nodes of other jobs of the key, if it may share nodes."""
         request = job.resource_request
@@ -422,76 +410,44 @@ class LimitRule(ScopedRule):
             return
         left: list[float] = [inf] * len(DIMENSIONS)
         own = -1
-        for use in self.binding(self.counted_in(job)):
+        for use in self.binding(uses):
             for at, most in use.bounds:
                 left[at] = min(left[at], max(0, most - use.used[at]))
             if use.ranks is not None:
                 own &= use.ranks.ranks
-        fewer = no_more(request, self._least(job), left[:JOBS])
+        fewer = no_more(request, self.least(job), left[:JOBS])
         if fewer is not None:
             yield fewer
         if own > 0 and not shape.exclusive:
             yield request.on_ranks(own)
 
-    def is_certain(self, job: PendingJob, known: Counted) -> bool:
-        if not super().is_certain(job, known):
+    def is_certain(self, job: PendingJob, uses: dict[LimitUse, Amount]) -> bool:
+        if not super().is_certain(job, uses):
             return False
-        uses = self.binding(known.uses)
+        binding = self.binding(uses)
         # The number of nodes is unknown for a job that may share them.
-        if not known.least[0] and any(use.ranks is not None for use in uses):
+        if any(use.ranks is not None and not needs.nodes for use, needs in binding.items()):
             return False
-        for use in uses:  # later jobs leave its needs
+        for use in binding:  # later jobs leave its needs
             if job.jobid not in use.certain:
                 use.certain[job.jobid] = job
                 use.count_claims(fit=True)
         # Later jobs may take it over a soft limit, and then go ahead of it.
-        return len(uses) == len(known.uses)
-
-    def room(self, use: LimitUse, key: Any, uses: tuple[LimitUse, ...]) -> float:
-        least, room = key[1], inf
-        for one in uses:
-            if not one.entry.soft and room >= 1:
-                room = min(room, one.room(least))
-        return 1 if room == inf else room
-
-    def defers_again(self, job: PendingJob, deferral: Deferral, is_offered: bool) -> bool:
-        uses = self.counted_in(job)
-        if any(use.entry.soft for use in uses):
-            return False
-        if any(use.claims[0] or use.entry.strict for use in uses):
-            found = self.check(job)
-            return found is not None and found.key == deferral.key
-        if self.room(uses[0], deferral.key, uses) < 1:
-            return True
-        if deferral.over is None:  # perhaps a limit of nodes that it may share
-            return self.first_over(job, uses) is not None
-        if not is_offered or not self.host.resources.has_view:
-            return False
-        # It needs at least the nodes that it cannot share with jobs of the key.
-        fewest = self.host.facts.fewest_nodes(job.resource_request)
-        free = self.host.resources.ranks_with_room
-        return any(
-            use.used[0] + max(0, fewest - popcount(use.ranks.ranks & free)) > use.bounds[0][1]
-            for use in uses
-            if use.ranks is not None
-        )
+        return len(binding) == len(uses)
 
     # -- soft limits -------------------------------------------------------------------------------
 
-    def _demote(self) -> None:
-        """Move jobs over a soft limit behind all others."""
-        jobids, self._to_demote = self._to_demote, []
-        for jobid in jobids:
-            job = self.host.pending(jobid)
-            if job is not None and jobid in self.host.admission.deferred:
-                job.demoted = True
-                self.host.prioritize([[jobid, job.priority]])
-        self.host.readmit(self, "soft")
+    def _demote(self, jobid: int) -> None:
+        """Move a job over a soft limit behind all others."""
+        job = self.host.pending(jobid)
+        if job is not None and jobid in self.host.admission.deferred:
+            job.demoted = True
+            self.host.prioritize([[jobid, job.priority]])
+        self.host.readmit(self, jobid)
 
     def promote(self, use: LimitUse) -> None:
         """Move the jobs of a key back: it is no longer over its soft limit."""
         jobids, use.demoted = use.demoted, set()
-        use.count_claims()
         for jobid in jobids:
             job = self.host.pending(jobid)
             if job is not None and job.demoted:
@@ -503,9 +459,10 @@ class LimitRule(ScopedRule):
     def facts(self, job: PendingJob) -> dict[str, Any]:
         """Return the limit that keeps `job` from starting, the one in its reason: name, whose,
         what, used, most, needs, and ``t_again``, when enough may be free, with ``job``."""
-        if not self.counted_in(job):
+        uses = self.uses_by_id(job.jobid)
+        if not uses:
             return {}
-        least, found = self._least(job), self.first_over(job, self.binding(self.counted_in(job)))
+        least, found = self.least(job), self.first_over(job, self.binding(uses))
         deferred = self.host.admission.deferred.by_id.get(job.jobid)
         if found is not None:
             use, at = found
@@ -529,14 +486,14 @@ class LimitRule(ScopedRule):
 
     def _next_room(self, use: LimitUse, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last
-        of these.  O(running jobs counted)."""
-        holds, counted_in = self.host.admission.holds, self.uses_by_id
+        of these.  O(running jobs)."""
         ends = sorted(
-            (self.host.running[jobid].end, jobid) for jobid in holds if use in counted_in(jobid)
+            (self.host.running[jobid].end, jobid, record.held)
+            for jobid, record, one, _ in self.counts_in(self.host.running)
+            if one is use and record.held is not None
         )
         ranks = cores = gpus = 0
-        for jobs, (end, jobid) in enumerate(reversed(ends), 1):
-            held = holds[jobid]
+        for jobs, (end, jobid, held) in enumerate(reversed(ends), 1):
             ranks, cores, gpus = ranks | held.ranks, cores + held.cores, gpus + held.gpus
             left = (popcount(ranks), cores, gpus, jobs)
             if any(left[at] + least[at] > most for at, most in use.bounds):
@@ -545,10 +502,10 @@ class LimitRule(ScopedRule):
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         ranks: dict[LimitUse, int] = {}
-        for jobid, held in list(self.host.admission.holds.items()):
-            for use in self.uses_by_id(jobid):
-                ranks[use] = ranks.get(use, 0) | held.ranks
-            yield None
+        for _, record, use, _ in self.counts_in(self.host.running):
+            if record.held is not None:
+                ranks[use] = ranks.get(use, 0) | record.held.ranks
+                yield None
         for use in self.uses.values():
             if use.ranks is None:
                 use.used[0] = popcount(ranks.get(use, 0))

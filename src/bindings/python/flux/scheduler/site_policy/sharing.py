@@ -220,7 +220,8 @@ class SharingRule(TableRule):
     def start(self, job: PendingJob, alloc: ResourcePool) -> None:
         sharer = self._jobs.get(job.jobid)
         if sharer is not None:
-            held = self.host.admission.holds.get(job.jobid)
+            record = self.host.admission.counted.get(job.jobid)
+            held = None if record is None else record.held
             on = self.host.resources.held_ranks(job.jobid) if held is None else held.ranks
             self._claims.enter(job.jobid, sharer.claimant, on)
             if job.jobid in self._slots:
