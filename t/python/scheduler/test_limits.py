@@ -847,3 +847,16 @@ def test_nothing_is_left_to_the_first_while_it_waits_for_another_limit(policy, a
     assert sorted(rig.started()) == [1, 4]
     rig.free(1)
     assert rig.started()[2:] == [3]
+
+
+@POLICIES
+def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, args):
+    limits = {
+        "strict": {"per": "instance", "max": {"nodes": 3}, "order": "strict"},
+        "user": {"per": "user", "users": ["7"], "max": {"nodes": 1}},
+    }
+    rig = load(policy, args, limits, nodes=6)
+    rig.alloc(1, nodes(2), userid=8)
+    rig.alloc(2, nodes(2), userid=7)
+    rig.alloc(3, nodes(1), userid=8)
+    assert sorted(rig.started()) == [1, 3]

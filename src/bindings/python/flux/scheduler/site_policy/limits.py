@@ -298,8 +298,10 @@ class LimitRule(ScopedRule):
 
     def _note_head(self, use: LimitUse, job: PendingJob) -> None:
         """Note a job that waits for a strict limit, unless it would wait forever."""
-        if (use.head is None or job < use.head) and self._exceeds_alone(use, job) is None:
-            use.head = job
+        if use.head is None or job < use.head:
+            uses = self.binding(self.uses_by_id(job.jobid))
+            if all(self._exceeds_alone(one, job) is None for one in uses):
+                use.head = job
 
     def _head_before(self, use: LimitUse, job: PendingJob) -> PendingJob | None:
         """Return the first job that waits for a strict limit, if it is ahead of a job and no other
