@@ -28,6 +28,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from itertools import count, islice
 from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Callable, List, Protocol
 
 from flux.resource.pool.placement import room_kind
@@ -85,6 +86,9 @@ class _Block(List["Entry"]):
     def find_shortest(self) -> None:
         """Compute `shortest`."""
         self.shortest: float = min([job.limit for _, _, job in self], default=inf)
+
+
+_SHORTEST = attrgetter("shortest")
 
 
 class OrderedJobs:
@@ -218,11 +222,6 @@ class JobGroup(OrderedJobs):
         """Whether it has a job, and no rule keeps all of them from starting."""
         return bool(self.count) and not self.is_deferred
 
-    @property
-    def shortest(self) -> float:
-        """A lower bound of the limits, in seconds.  O(blocks)."""
-        return min([block.shortest for block in self.blocks])
-
     def add(self, entry: Entry) -> None:
         self.request = entry[2].resource_request
         super().add(entry)
@@ -286,7 +285,9 @@ class RoomIndex:
             if too_long == inf:
                 found += [group for _, _, group in groups]
             else:
-                found += [group for _, _, group in groups if group.shortest < too_long]
+                found += [
+                    group for _, _, group in groups if min(map(_SHORTEST, group.blocks)) < too_long
+                ]
         return found
 
 
