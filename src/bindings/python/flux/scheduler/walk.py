@@ -304,6 +304,11 @@ class PromisedJobs(Protocol):
         """Whether an unpromised job may be promised a start; if not, no job behind it that could
         use the same ranks may be."""
 
+    def is_past_promise_limit(self, job: PendingJob, ranks: int) -> bool:
+        """Whether the promises to jobs ahead of an unpromised one have reached the limit for its ranks
+        (a mask), and no rule defers jobs. Until a promise is dropped, neither this job nor one behind
+        it that could use the same ranks is then promised a start."""
+
     def would_be_deferred(self, job: PendingJob) -> bool:
         """Whether a rule keeps a job from starting now, so that no other job waits for it."""
 
@@ -458,25 +463,44 @@ class Walk:
                 groups = [*backlog.groups.values(), *backlog.readmitted]
             self._groups = list(groups)
             self._has_started = False
+        sources: list[tuple[Any, int | None]] = []
         self._is_stale = self.promise_was_dropped = False
         self._sources = []
-        sources: list[tuple[Any, int | None]] = [(group, None) for group in self._groups]
+        if self._position is None and not self._refused:
+            self._sources = self._firsts(self._groups)
+        else:
+            sources += [(group, None) for group in self._groups]
         if promises is not None:
             sources.append((promises, None))
-            sources += [(jobs, ranks) for ranks, jobs in backlog.by_ranks.items()]
-            sources += [(group, group.ranks) for group in backlog.readmitted]
+            sources += [
+                (jobs, ranks)
+                for ranks, jobs in backlog.by_ranks.items()
+                if not promises.is_past_promise_limit(jobs.first, ranks)
+            ]
+            if backlog.readmitted:
+                sources += [(group, group.ranks) for group in backlog.readmitted]
             self._unpromised.clear()
         for source, ranks in sources:
             job = self._first_of(source, ranks)
             if job is not None:
                 self._number += 1
-                entry = job.order, job.jobid, job
-                self._sources.append((entry, self._number, source, ranks))
+                self._sources.append((entry_of(job), self._number, source, ranks))
             backlog.effort += LOOKUP_EFFORT
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
                 backlog.effort = 0
         heapq.heapify(self._sources)
+
+    def _firsts(self, groups: list[JobGroup]) -> list[tuple[Entry, int, Any, int | None]]:
+        """Return groups as sources, each with its first job: as `_first_of`, without calls."""
+        begun = self._number + 1
+        self._number += len(groups)
+        self.backlog.effort += LOOKUP_EFFORT * len(groups)
+        return [
+            (group.blocks[0][0], number, group, None)
+            for number, group in enumerate(groups, begun)
+            if group.count and not group.is_deferred
+        ]
 
     def _next(self) -> PendingJob | None:
         """Return the first unexamined job or job of a source that must be examined, or None."""

@@ -485,6 +485,12 @@ class BackfillInOrder(Backfilling):
         ahead = self.promises.count_before(job, ranks, ranks_of)
         return ahead < limit and not self.backlog.is_behind_another(job, ranks)
 
+    def is_past_promise_limit(self, job: PendingJob, ranks: int) -> bool:
+        limit, ranks_of = self.policy.promises_limit, self.policy.queue_order.ranks_of
+        if limit is None or self.policy.admission.engaged:
+            return False
+        return self.promises.count_before(job, ranks, ranks_of) >= limit
+
     def too_long(self, job: PendingJob) -> float | None:
         admission = self.policy.admission
         if job.tried != self._updates or self.made_anew:
