@@ -177,6 +177,9 @@ class PendingQueue:
     def _take_out(self, job: PendingJob) -> bool:
         """Remove a job from the heap, which stays in order. Return whether it was there."""
         heap = self._heap
+        if heap and heap[0] is job:  # usually it has started
+            heapq.heappop(heap)
+            return True
         for index, other in enumerate(heap):
             if other is job:
                 last = heap.pop()
