@@ -860,3 +860,23 @@ def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, ar
     rig.alloc(2, nodes(2), userid=7)
     rig.alloc(3, nodes(1), userid=8)
     assert sorted(rig.started()) == [1, 3]
+
+
+@POLICIES
+def test_the_first_of_a_limit_that_comes_to_wait_for_another_is_not_lost(policy, args):
+    limits = {
+        "user": {"per": "user", "max": {"nodes": 3}, "order": "strict"},
+        "all": {"per": "instance", "max": {"nodes": 3}, "order": "strict"},
+    }
+    rig = load(policy, args, limits, nodes=6)
+    rig.alloc(1, nodes(1), userid=7)
+    rig.alloc(2, nodes(2), userid=8)
+    rig.alloc(3, nodes(1), userid=8)  # the first that waits for `all`
+    assert sorted(rig.started()) == [1, 2]
+    rig.alloc(4, nodes(3), userid=8, priority=20)
+    rig.free(1)  # job 3 waits behind job 4 for `user` now
+    assert sorted(rig.started()) == [1, 2]
+    rig.free(2)
+    assert rig.started()[2:] == [4]
+    rig.free(4)
+    assert rig.started()[3:] == [3]
