@@ -132,6 +132,21 @@ def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
     assert simple.shown(4) == {"resource_summary": "rank0/core0"}
 
 
+def test_bit_2_annotates_a_request_that_came_again_during_a_forecast(simple):
+    setbit(simple, 2)
+    for jobid, cores in ((1, 4), (2, 1), (3, 1)):
+        simple.alloc(jobid, jobspec(cores, duration=10))
+    simple.settle()
+    forecast = simple.sched.forecast()
+    next(forecast)  # job 2 is annotated
+    simple.cancel(3)
+    simple.settle()
+    list(forecast)
+    simple.alloc(3, jobspec(1, duration=10))
+    simple.settle()
+    assert simple.shown(3)["jobs_ahead"] == 1
+
+
 def test_bit_4_refuses_expiration_updates(simple):
     simple.arrive(1)
     setbit(simple, 4)

@@ -102,7 +102,8 @@ class Simple(Fifo):
     def jobs_ahead(self) -> Iterator[None]:
         """Annotate each pending job with the number of jobs ahead of it."""
         for ahead, job in enumerate(self._backlog.in_order()):
-            if self._annotated.get(job.jobid) != ahead:
+            # A request that was withdrawn since the first step is not the one that came after it.
+            if self._annotated.get(job.jobid) != ahead and not job.request.finalized:
                 self._annotated[job.jobid] = ahead
                 job.request.annotate(
                     {"sched": {"reason_pending": "insufficient resources", "jobs_ahead": ahead}}
