@@ -674,9 +674,8 @@ class AdmissionControl:
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job outside the queue until the rule that deferred it readmits it."""
-        # Before it is among the deferred ones: what it does not wait for any more readmits these.
-        self._note_cause(job, why.rule, why.deferral)
         self.deferred.defer(job, why)
+        self._note_cause(job, why.rule, why.deferral)
 
     def _note_cause(self, job: PendingJob, rule: AdmissionRule, deferral: Deferral) -> None:
         """Note why a job is deferred: it does not wait for its other uses."""

@@ -509,7 +509,6 @@ class PolicyScheduler(Scheduler):
             ranks = self.queue_order.ranks_of(job)
             is_first = not ranks & blocked
             if (is_first or ranks & ~blocked) and self._leaves(job, is_first):
-                self._backlog.remove(job)
                 yield
                 continue
             # It blocks the jobs behind it, whether it waits for resources or is itself blocked.
@@ -528,7 +527,9 @@ class PolicyScheduler(Scheduler):
             else:
                 self.admission.check(job)
         except JobDeferred as why:
+            self._backlog.remove(job)  # before it is deferred, which may bring it back at once
             self.defer(job, why)
+            return True
         except InsufficientResources:
             return False
         except Exception as exc:
@@ -537,6 +538,7 @@ class PolicyScheduler(Scheduler):
             if not may_start:
                 return False
             self.start_or_deny(job, alloc)
+        self._backlog.remove(job)
         return True
 
     def refuse(self, job: PendingJob, error: Exception) -> None:
