@@ -4,19 +4,21 @@ preemptions and their stored record, and counts since the scheduler was loaded."
 
 from __future__ import annotations
 
+import errno
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.scheduler.host import counted
+from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.preemption.classes import WITHOUT_CLASS, Classes
 from flux.scheduler.times import seconds_of
 
 if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
     from flux.scheduler.admission import AdmissionRule
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -41,6 +43,9 @@ TOO_LATE = "it would start later than it may"
 
 #: Type of the exceptions (RFC 21 permits any type).
 EXCEPTION = "preempt"
+
+#: Errors for a job that has already ended.
+NOT_THERE = (errno.ENOENT, errno.EINVAL)
 
 #: Seconds between searches for takers: each covers all events since the last, after the pass that may
 #: start jobs without ending others.
@@ -318,3 +323,70 @@ class Part:
                     f"{cls.max_node_hours:g} may be"
                 )
         return None
+
+    def _would_break(
+        self,
+        plan: Plan,
+        ends: dict[int, float],
+        without: Collection[int],
+        hold: Callable[[], list[int]] = list,
+        unpinned: Collection[int] = (),
+    ) -> bool:
+        """Whether a promise that can be kept now would break in a trial, which is undone.
+
+        Args:
+            ends: id of a running job -> its end in the pool
+            without: ids of the promises that do not count
+            hold: also makes placeholders, and returns their ids
+            unpinned: ids of the promises that may move to other ranks
+        """
+        pool, held = self._host.resources, list[int]()
+        before = {jobid: pool.job_end(jobid) for jobid in ends}
+
+        def change() -> None:
+            for jobid, end in ends.items():
+                pool.update_expiration(jobid, end)
+            held.extend(hold())
+            for jobid in unpinned:
+                plan.pin(jobid, stays=False)
+
+        def undo() -> None:
+            for jobid in unpinned:
+                plan.pin(jobid)
+            self._host.placeholders.free(held)
+            for jobid, end in before.items():
+                pool.update_expiration(jobid, end)
+
+        return plan.would_break(change, undo, without)
+
+    def _raise(
+        self, jobid: int, severity: int, note: str, done: Callable[[int], Any] = lambda error: None
+    ) -> None:
+        self._send("raise", jobid, done, type=EXCEPTION, severity=severity, note=note)
+
+    def _send(
+        self,
+        method: str,
+        jobid: int,
+        done: Callable[[int], Any] = lambda error: None,
+        **payload: Any,
+    ) -> None:
+        """Send a request about a job; ``done`` is called with 0 or an errno, which is reported
+        unless it is one of `NOT_THERE`."""
+        what, errors = f"preemption: {method} of {name_of(jobid)}", self.shared.errors
+
+        def answered(future: Any) -> None:
+            error = 0
+            try:
+                future.get()
+            except OSError as exc:
+                error = exc.errno or errno.EIO
+                if error not in NOT_THERE:
+                    errors.report(f"{what}: {exc}")
+            errors.guard(what, done, error)
+
+        try:
+            rpc = self._host.handle.rpc(f"job-manager.{method}", {"id": jobid, **payload})
+            rpc.then(answered)
+        except OSError as exc:
+            errors.report(f"{what}: {exc}")

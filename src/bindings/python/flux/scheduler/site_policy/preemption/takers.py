@@ -22,6 +22,7 @@ from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import ask_job_attributes, counted, name_of
 from flux.scheduler.site_policy.preemption.classes import NEITHER
+from flux.scheduler.site_policy.preemption.eviction import Eviction
 from flux.scheduler.site_policy.preemption.state import (
     SEARCH_INTERVAL_S,
     TOO_LATE,
@@ -30,7 +31,6 @@ from flux.scheduler.site_policy.preemption.state import (
     ends_in,
     jobs_of_classes,
 )
-from flux.scheduler.site_policy.preemption.under_way import Preemption
 from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Takers(Part):
         unknown = [victim for victim in wanted if victim not in alive]
         if not unknown:
             deadline = now + self._classes.grace(victim.cls for victim in choice.victims)
-            preemption = Preemption(
+            preemption = Eviction(
                 self.shared,
                 jobid,
                 one.terms.queue,

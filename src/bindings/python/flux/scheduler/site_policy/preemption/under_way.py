@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A current preemption, from the decision to the start of the taker, the job for which victims end.
+"""A current preemption, from the decision to the start of the taker, the job for which victims end:
+what its two kinds, `Eviction` and `Loan`, share.
 
 The free part of the taker's *place* is kept for it, and more as victims free theirs, until it starts
 there. Others may use the rest of the same ranks.
@@ -10,55 +11,43 @@ neither would go on.
 
 from __future__ import annotations
 
-import errno
 import time
+from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.pool.inventory import selected_ranks
-from flux.resource.pool.masks import idset_text
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import name_of
 from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
     ENDING,
-    EXCEPTION,
     LENT,
+    NOT_THERE,
     OVER,
     SEARCH_INTERVAL_S,
     TOO_LATE,
     WARNED,
     Part,
     as_end,
-    jobs_of_classes,
 )
 from flux.scheduler.times import duration_text
-from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Victim, Waiting
+    from flux.scheduler.site_policy.preemption.state import PreemptionState, Victim
     from flux.scheduler.trial import Place
-
-#: Errors for a job that has already ended.
-NOT_THERE = (errno.ENOENT, errno.EINVAL)
 
 
 @dataclass(eq=False)
 class Preemption(Part):
-    """Running jobs that end for a pending one, the taker.
-
-    They end after a grace; the taker has no promise, and its place is kept for it by placeholders.
-    `Loan` is the other kind. Times are in seconds since the epoch.
-    """
+    """Running jobs that end for a pending one, the taker: an `Eviction` or a `Loan`. Times are in
+    seconds since the epoch."""
 
     shared: PreemptionState
     taker: int  # id of the job that is to start
@@ -79,6 +68,7 @@ class Preemption(Part):
 
     def __post_init__(self) -> None:
         super().__init__(self.shared)
+        self._of_queue = "" if self.queue is None else f" of {self.queue}"  # in texts
         self.held = set(self.victims)  # ids of the victims that still hold resources
         self._timer: Timer | None = None  # for the next step, or for the taker's start
         #: whether the taker is being started regardless of its place in the queue
@@ -89,57 +79,58 @@ class Preemption(Part):
         """Whether its victims run in promised time, and none was ended."""
         return self.in_promise and self.state in (LENT, WARNED)
 
+    # -- what the kinds of preemption do each in their own way -------------------------------------
+
+    @abstractmethod
     def enter_record(self, record: dict[str, Any]) -> None:
         """Add it to the stored record."""
-        kept = ("queue", "userid", "decided", "deadline", "expected", "taker")
-        stored: dict[str, Any] = {key: getattr(self, key) for key in kept}
-        stored["ranks"] = idset_text(self.ranks)
-        stored["victims"] = [one.to_dict() for one in self.victims.values()]
-        record["preemptions"].append(stored)
 
+    @abstractmethod
     def reason(self) -> Reason | None:
         """Return why the taker waits, in a sentence; None if it waits for its promised time."""
-        classes = jobs_of_classes(self.victims.values())
-        if self.state == ENDING and not self.held:
-            return Reason(
-                f"{classes} ended for it; waits for what others hold there",
-                "waits for resources that are given back",
-            )
-        if self.state == ENDING:
-            return Reason(f"waits for {classes} to end", "waits for resources that are given back")
-        when = _clock(self.deadline)
-        end = "ends" if len(self.victims) == 1 else "end"
-        return Reason(
-            f"{classes} {end} for it at {when}", f"resources are given back for it at {when}"
-        )
+
+    @property
+    @abstractmethod
+    def keeps_ranks(self) -> bool:
+        """Whether all that is free on its ranks is kept for the taker, not only its place."""
+
+    @abstractmethod
+    def _planned_end(self, end: float) -> float:
+        """Return the planned end of a victim, from its own `end` (infinite: none); 0: none."""
+
+    @abstractmethod
+    def _kept_until(self) -> float:
+        """Return the planned end of the free resources kept for the taker; 0: none."""
+
+    @abstractmethod
+    def _spare_unneeded(self) -> None:
+        """Let the victims run that need not end for the taker; called before they end."""
+
+    @abstractmethod
+    def ranks_changed(self) -> None:
+        """Called when ranks came up or went down."""
+
+    @abstractmethod
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        """Implement `GivingRule.allocate` for the taker."""
+
+    @abstractmethod
+    def _alloc(self, job: PendingJob, plan: Plan) -> ResourcePool:
+        """Allocate resources to the taker. Raises InsufficientResources if they are not free."""
+
+    @abstractmethod
+    def try_to_start(self) -> None:
+        """Start the taker if it fits now."""
+
+    @abstractmethod
+    def retry_start(self) -> None:
+        """Schedule what follows if the taker did not start when its last victim had ended."""
+
+    @abstractmethod
+    def _refused(self, jobid: int, why: str) -> None:
+        """The job manager has refused to end a victim, which continues."""
 
     # -- its beginning -----------------------------------------------------------------------------
-
-    def begin(self, one: Waiting, text: str) -> None:
-        """Record it, unless a present promise would break if the victims did not end. `text`:
-        describes these."""
-        host, lent = self._host, self._active.get(self.taker)
-        # Without the ends of the victims, and of a loan, which would be over, promises must hold.
-        running, ends, without = self._running, dict[int, float](), [self.taker]
-        if lent is not None:
-            ends = {jobid: as_end(running.own_end(jobid)) for jobid in lent.held}
-            without += lent.rests.values()
-        ends |= {jobid: self._planned_end(running.own_end(jobid)) for jobid in self.held}
-        if self._breaks_a_promise(ends, without):
-            return
-        one.tries += 1
-        if lent is not None:
-            lent.end("the job of that time starts earlier")
-        self.enter()
-        plan = host.planning.current()
-        if plan is not None:
-            plan.stale()  # promises on ranks kept from now on move, as in the trial, before a job starts
-        # From now on the plan has another time for this job.
-        self.defer_taker()
-        names = ", ".join(map(name_of, self.victims))
-        host.log.info(f"preemption: {one.job.name} is to start by ending {names}: {text}")
-        self.shared.store(self._recorded)
-        host.look_again()
 
     def enter(self) -> None:
         """Make it one of the current preemptions."""
@@ -153,38 +144,6 @@ class Preemption(Part):
         self.keep()
 
     # -- the place of the taker --------------------------------------------------------------------
-
-    @property
-    def keeps_ranks(self) -> bool:
-        """Whether all that is free on its ranks is kept for the taker, not only its place: this is
-        unknown, after a reload, or the taker shares ranks only with some jobs, so that others stay
-        off them."""
-        request = self.job and self.job.resource_request
-        return getattr(request, "claimant", None) is not None or not self.places
-
-    def _end_of_taker(self, now: float) -> float:
-        """Return the end of the taker; infinite: unknown."""
-        length = 0.0 if self.job is None else getattr(self.job.resource_request, "duration", 0.0)
-        # It may start later than expected: a clean-up or a reload of the scheduler takes time.
-        return max(self.expected, now) + length if length > 0 else inf
-
-    def _planned_end(self, end: float) -> float:
-        """Return the planned end of a victim, from its own `end` (infinite: none); 0: none.
-
-        If promises are made, they must hold whether the victim ends or not: its resources are in
-        use until the later of its own end and the taker's. In strict order there are no promises,
-        and the estimate of the taker's start must be right.
-        """
-        if not self._host.decision.looks_past_heads:
-            return min(end, self.expected)
-        return as_end(max(end, self._end_of_taker(self._host.now())))
-
-    def _kept_until(self) -> float:
-        """Return the planned end of the free resources kept for the taker; 0: none."""
-        now = self._host.now()
-        if not self._host.decision.looks_past_heads or self.job is None:
-            return max(self.expected, now + 1.0)
-        return as_end(max(self._end_of_taker(now), now + 1.0))
 
     def _hold(self) -> list[int]:
         """Allocate the free part of the taker's place to placeholders. Return their ids."""
@@ -216,89 +175,6 @@ class Preemption(Part):
             return False
         return self._would_break(plan, ends or {}, without, self._hold)
 
-    def _would_break(
-        self,
-        plan: Plan,
-        ends: dict[int, float],
-        without: Collection[int],
-        hold: Callable[[], list[int]] = list,
-        unpinned: Collection[int] = (),
-    ) -> bool:
-        """Whether a promise that can be kept now would break in a trial, which is undone.
-
-        Args:
-            ends: id of a running job -> its end in the pool
-            without: ids of the promises that do not count
-            hold: also makes placeholders, and returns their ids
-            unpinned: ids of the promises that may move to other ranks
-        """
-        pool, held = self._host.resources, list[int]()
-        before = {jobid: pool.job_end(jobid) for jobid in ends}
-
-        def change() -> None:
-            for jobid, end in ends.items():
-                pool.update_expiration(jobid, end)
-            held.extend(hold())
-            for jobid in unpinned:
-                plan.pin(jobid, stays=False)
-
-        def undo() -> None:
-            for jobid in unpinned:
-                plan.pin(jobid)
-            self._host.placeholders.free(held)
-            for jobid, end in before.items():
-                pool.update_expiration(jobid, end)
-
-        return plan.would_break(change, undo, without)
-
-    def _choose_place(self, at_deadline: bool = False) -> bool:
-        """Choose the place of the taker again, on its ranks: among what is kept for it, what victims
-        hold and, unless one of these was ended, what is free there. Return False if it does not
-        fit.
-
-        Args:
-            at_deadline: spare victims that need not end then, since others have made room; and give
-                up if a rule would keep the taker from starting there
-        """
-        host, plan, before, job = self._host, self._host.planning.current(), self.places, self.job
-        assert plan is not None and job is not None, "the pool can plan, and the job is pending"
-        victims = [jobid for jobid in self.victims if jobid in self.held]
-        there = job.resource_request.on_ranks(self.ranks)
-        trial = Trial(plan, there, yielding=plan.promises())
-        if self.ended and victims:
-            host.placeholders.hold_free(self.ranks, self._kept_until(), pool=trial.pool)
-        for jobid in (*self.placeholders, *victims):
-            trial.take_out(jobid)
-        if not trial.fits():
-            return False
-        left = trial.needed(victims) if at_deadline else set(victims)
-        offer = trial.offer(partial(host.admission.second_look, job))
-        if offer is None:
-            return False
-        self.places = [offer[0]]
-        if at_deadline and offer[1] is not None:
-            self.give_up(offer[1].deferral.text, "rule")
-            return True  # given up for that reason
-        if self._breaks_a_promise():
-            self.places = before
-            return bool(before)
-        self.let_run([jobid for jobid in victims if jobid not in left], "others have made room")
-        self.keep()
-        plan.stale()
-        return True
-
-    def _place_again(self) -> None:
-        """Choose the taker's place again, as after a reload, and try to start it; or victims, if a
-        node kept for it is down."""
-        if self.state == OVER or self.job is None:
-            return
-        if self.ranks & ~self._host.resources.eligible_ranks(self.job.resource_request):
-            self._choose_anew("a node kept for it went down", "node")
-            return
-        self._choose_place()
-        self.try_to_start()
-        self.retry_start()
-
     # -- running jobs ------------------------------------------------------------------------------
 
     def freed(self, jobid: int, final: bool) -> None:
@@ -314,10 +190,6 @@ class Preemption(Part):
         """Note the new end of a victim (infinite: none): in the pool its end remains the planned
         one."""
         self._host.resources.update_expiration(jobid, self._planned_end(end))
-
-    def ranks_changed(self) -> None:
-        """Called when ranks came up or went down."""
-        self._place_again()
 
     def _set_timer(self, when: float, step: Callable[[], None]) -> None:
         if self._timer is not None:
@@ -367,14 +239,6 @@ class Preemption(Part):
         else:
             self._spare_unneeded()
         return self.state != OVER
-
-    def _spare_unneeded(self) -> None:
-        # Resources may have been freed without a notice to this rule, for example when a node came up.
-        self.try_to_start()
-        if self.state != OVER and not self._choose_place(at_deadline=True):
-            self._choose_anew("it would not fit there any more", "node")
-        if self.state != OVER and not self.held:
-            self._choose_anew("nobody has to end for it, and it does not start", "node")
 
     def let_run(self, jobids: Collection[int], why: str) -> None:
         """Let some victims run to their own ends: they need not end for the taker, or have
@@ -450,24 +314,7 @@ class Preemption(Part):
             host.readmit(self.shared.rule, self.taker)
             self.shared.takers.search_soon()
 
-    def _choose_anew(self, why: str, cause: str) -> None:
-        """Choose victims again, unless that was done too often: the resources kept for the taker are
-        lost. Done at once, before another job gets the remaining ones."""
-        self.give_up(why, cause)
-        self.shared.takers.consider(self.taker)
-
     # -- the start of the taker --------------------------------------------------------------------
-
-    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Implement `GivingRule.allocate` for the taker: allocate its place or, until victims are
-        ended, any resources."""
-        alloc = self._alloc_checked(job, plan)
-        if alloc is None and self._host.decision.looks_past_heads:
-            raise JobDeferred(self.shared.rule, self._deferral())
-        if alloc is None:
-            # In strict order the jobs behind it wait for it, as before.
-            raise InsufficientResources(self._deferral().text)
-        return alloc
 
     def _alloc_checked(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
         """Allocate resources to the taker; None: they are not free, and what is free of its place is
@@ -482,41 +329,6 @@ class Preemption(Part):
             if isinstance(exc, JobDeferred):
                 raise
             return None
-
-    def _alloc(self, job: PendingJob, plan: Plan) -> ResourcePool:
-        pool, request = self._host.resources, job.resource_request
-        usable = pool.eligible_ranks(request) & ~plan.closed_now(request)
-        for place in self.places:
-            if not selected_ranks(place[0]) & ~usable and pool.index.is_free(place[0]):
-                alloc = pool.grant(job.jobid, request, *place)
-                end = self._end_of_taker(self.expected)
-                plan.note_started(job.jobid, request, as_end(end) or None)
-                return alloc
-        past_heads = self._host.decision.looks_past_heads
-        if self.state == ENDING or (self._out_of_turn and not past_heads):
-            raise InsufficientResources("its place is not free")
-        granted: ResourcePool = plan.alloc(job.jobid, request)
-        return granted
-
-    def defer_taker(self) -> None:
-        """Defer the taker, unless jobs start in strict order: then those behind it wait for it, as
-        before."""
-        host, job = self._host, self.job
-        if job and host.decision.looks_past_heads and job.jobid not in host.admission.deferred:
-            host.defer(job, JobDeferred(self.shared.rule, self._deferral()))
-
-    def try_to_start(self) -> None:
-        """Start the taker if it fits now; a queued one is started from the queue."""
-        if self.job is not None and self.state != OVER:
-            self.defer_taker()
-            self._start_out_of_turn(self.job)
-
-    def retry_start(self) -> None:
-        """Try at intervals to start a taker that did not start when its last victim had ended, also
-        elsewhere on its ranks: the release of resources that no job holds, such as a reservation's,
-        is not reported."""
-        if self.state == ENDING and not self.held:
-            self._set_timer(self._host.now() + SEARCH_INTERVAL_S, self._place_again)
 
     def _start_out_of_turn(self, job: PendingJob) -> None:
         """Start the taker if it fits now, regardless of others ahead of it; give up if another rule
@@ -542,9 +354,6 @@ class Preemption(Part):
         finally:
             self._out_of_turn = False
 
-    def _deferral(self) -> Deferral:
-        return Deferral(self.reason() or "", key=self.taker)
-
     # -- after a reload ----------------------------------------------------------------------------
 
     def restore(self) -> None:
@@ -558,26 +367,15 @@ class Preemption(Part):
             self._note_ended(jobid)
         self.enter()
 
-    def resume(self, one: Waiting) -> None:
-        """Continue after the taker has come back after a reload."""
-        self.job, one.tries = one.job, 1
-        self.enter()  # its run time, and so the end of the kept resources, is known now
-        # in another reactor turn, when it is in the queue
-        self._host.call_at(self._host.now(), self._place_again)
-        self.await_step()
-
     # -- requests to the job manager ---------------------------------------------------------------
 
     def _taker_name(self) -> str:
         """Return the name of the taker in texts for other users."""
         private = is_private(self._host.configuration())
-        return f"a job{self._of_queue()}" if private else name_of(self.taker)
-
-    def _of_queue(self) -> str:
-        return "" if self.queue is None else f" of {self.queue}"
+        return f"a job{self._of_queue}" if private else name_of(self.taker)
 
     def _warn_victim(self, victim: Victim) -> None:
-        note = f"will end at {_clock(self.deadline)} for a job{self._of_queue()}"
+        note = f"will end at {clock(self.deadline)} for a job{self._of_queue}"
         self._raise(victim.jobid, 1, note)
         cls = self._classes.entries.get(victim.cls)
         if cls is not None and cls.signal:
@@ -619,42 +417,6 @@ class Preemption(Part):
 
         self._raise(jobid, 0, f"preempted for {taker}{of_queue}; ran {ran}", done)
 
-    def _refused(self, jobid: int, why: str) -> None:
-        """The job manager has refused to end a victim, which continues."""
-        self._choose_anew(why, "refused")
 
-    def _raise(
-        self, jobid: int, severity: int, note: str, done: Callable[[int], Any] = lambda error: None
-    ) -> None:
-        self._send("raise", jobid, done, type=EXCEPTION, severity=severity, note=note)
-
-    def _send(
-        self,
-        method: str,
-        jobid: int,
-        done: Callable[[int], Any] = lambda error: None,
-        **payload: Any,
-    ) -> None:
-        """Send a request about a job; ``done`` is called with 0 or an errno, which is reported
-        unless it is one of `NOT_THERE`."""
-        what, errors = f"preemption: {method} of {name_of(jobid)}", self.shared.errors
-
-        def answered(future: Any) -> None:
-            error = 0
-            try:
-                future.get()
-            except OSError as exc:
-                error = exc.errno or errno.EIO
-                if error not in NOT_THERE:
-                    errors.report(f"{what}: {exc}")
-            errors.guard(what, done, error)
-
-        try:
-            rpc = self._host.handle.rpc(f"job-manager.{method}", {"id": jobid, **payload})
-            rpc.then(answered)
-        except OSError as exc:
-            errors.report(f"{what}: {exc}")
-
-
-def _clock(when: float) -> str:
+def clock(when: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(when))
