@@ -287,9 +287,9 @@ class Enforced(Simulation):
         jobid = one.number
         pending = self.sched.pending(jobid)
         if one.kind == "down":
-            self.instance.mark_down(str(one.number))
+            self.resource.update(down=str(one.number))
         elif one.kind == "up":
-            self.instance.mark_up(str(one.number))
+            self.resource.update(up=str(one.number))
         elif one.kind == "book":
             self.reserve(WINDOWS[1], self.now + LEAD, BOOKED, one.number)
         elif one.kind == "give-up":

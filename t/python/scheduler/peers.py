@@ -23,6 +23,7 @@ from flux.scheduler.testing import make_R as R
 from flux.scheduler.testing.handle import FakeHandle
 from flux.scheduler.testing.job_manager import JobManager
 from flux.scheduler.testing.reactor import START_TIME
+from flux.scheduler.testing.services import FakeService, ranks_of
 from flux_engine.job_manager.job import merge_annotations
 from flux_engine.kernel.message import ROLE_OWNER
 
@@ -99,6 +100,9 @@ class ScriptedJobManager(JobManager):
     """A job manager scripted by a test.
 
     Attributes:
+        hello_request, ready_request (dict): the scheduler's requests
+        hello_error (tuple): errno and text to refuse hello with, or None
+        raised (list): payloads of the exceptions raised by the scheduler
         running (list): the jobs in its answer to hello
         alloc_query: None: there is no alloc-query; else a function returning the answer, and the
             job ids whose requests are sent after it
@@ -106,6 +110,9 @@ class ScriptedJobManager(JobManager):
 
     def __init__(self, instance):
         super().__init__(instance)
+        self.methods.update({"sched-hello": self._hello, "sched-ready": self._ready})
+        self.hello_request = self.hello_error = self.ready_request = None
+        self.raised = []
         self.rig = None
         self.running = []
         self.alloc_query = None
@@ -122,6 +129,10 @@ class ScriptedJobManager(JobManager):
         self.ready_request = msg.payload
         self.respond(msg, {"count": 0})
 
+    def _raise(self, msg):
+        self.raised.append(msg.payload)
+        super()._raise(msg)
+
     def _query(self, msg):
         if self.alloc_query is None:
             raise OSError(errno.ENOSYS, "No service matching job-manager.alloc-query is registered")
@@ -131,8 +142,45 @@ class ScriptedJobManager(JobManager):
             self.rig.alloc(jobid)
 
 
+class ScriptedResource(FakeService):
+    """A resource service scripted by a test.
+
+    Attributes:
+        stream (Message): the scheduler's request, or None
+        error (tuple): errno and text to refuse it with, or None
+        discovering (bool): whether the resources are not known yet
+    """
+
+    stream = error = None
+    discovering = False
+
+    def __init__(self, instance, R, up):
+        super().__init__(instance, "resource", {"acquire": self._acquire})
+        self.R, self.up = R, up
+
+    def _acquire(self, msg):
+        if self.error is not None:
+            raise OSError(*self.error)
+        self.stream = msg
+        if not self.discovering:
+            self.discovered()
+
+    def discovered(self):
+        up = ranks_of(self.R).encode() if self.up is None else self.up
+        self.update(resources=self.R, up=up)
+
+    def update(self, **changes):
+        """Send keys of a response, with ``_`` for ``-``: ``up="0-3"``, ``property_add={"fast": "0-1"}``."""
+        payload = {key.replace("_", "-"): value for key, value in changes.items()}
+        self.respond(self.stream, payload)
+
+    def released(self, sender):
+        self.stream = None
+
+
 class ScriptedInstance(FakeInstance):
     job_manager_class = ScriptedJobManager
+    resource_class = ScriptedResource
 
 
 class Client:

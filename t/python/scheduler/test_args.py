@@ -306,4 +306,4 @@ def test_attributes_of_a_class_in_digits_are_numbers():
     instance = FakeInstance()
     sched = instance.load(type("Mine", (Fifo,), attributes))
     assert sched.reason_depth == sched.jobspec_values == 512
-    assert instance.job_manager.ready_request == {"mode": "limited", "limit": 512}
+    assert instance.job_manager.sched.limit == 512

@@ -273,7 +273,7 @@ def test_a_pool_that_cannot_be_made_of_late_resources_ends_the_scheduler_in_orde
 def test_the_end_of_the_resource_service_ends_the_scheduler_in_order(errnum):
     """Nothing that is critical if it was canceled: administrators ask for that."""
     rig = Rig(R(1, 1), Guide)
-    rig.resource.fail(errnum, "disk on fire")
+    rig.resource.respond_error(rig.resource.stream, errnum, "disk on fire")
     rig.settle()
     assert rig.task.ended and rig.task.failure is None and rig.logged(ERR) == []
     if errnum == errno.ECANCELED:

@@ -172,6 +172,12 @@ def test_a_job_whose_resources_cannot_be_taken_over_fails(instance):
     assert instance.scheduler.resources.copy_allocated().dumps() == ""
 
 
+@pytest.mark.parametrize("change", ["mark_down", "mark_up", "remove_ranks"])
+def test_a_rank_that_is_not_there_is_an_error(instance, change):
+    with pytest.raises(ValueError, match="idset is out of range"):
+        getattr(instance, change)("3-4")
+
+
 def test_a_scheduler_that_stops_itself_is_gone():
     class Stopping(Guide):
         def resource_update(self):

@@ -364,8 +364,8 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
         rig.expire(jobid, rig.now + 50)
         rig.free(jobid)
     rig.settle()
-    rig.instance.mark_down("2")
-    rig.instance.mark_up("2")
+    rig.resource.update(down="2")
+    rig.resource.update(up="2")
     rig.reconfigure({"queues": {"a": {}}})
     rig.wait(5)
     assert hook in called or name != "conservative"

@@ -76,6 +76,7 @@ class FakeInstance:
 
     #: Classes of the services, for subclasses.
     job_manager_class = JobManager
+    resource_class = ResourceService
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class FakeInstance:
         self._handle_class = FakeHandle if estimates else HandleWithoutEstimates
         self.services: dict[str, Any] = self.reactor.services
         self.attributes = {"rank": "0", "instance-level": "0", "security.owner": str(os.getuid())}
-        self.resource = ResourceService(self, R, up)
+        self.resource = self.resource_class(self, R, up)
         self.job_manager = self.job_manager_class(self)
         self.job_info = JobInfo(self)
         self.kvs = KeyValueStore(self)
@@ -188,7 +189,7 @@ class FakeInstance:
         if self.scheduler is not None and self.handle.in_reactor:
             self.scheduler.finish()
         self.handle.close()
-        self.resource.stream = None
+        self.resource.released(self.handle.task)
         self.subscriptions.clear()
         unanswered, self._unanswered = self._unanswered, {}
         self.job_manager.scheduler_gone()
@@ -286,16 +287,18 @@ class FakeInstance:
     # -- nodes -------------------------------------------------------------------------------------
 
     def mark_down(self, ranks: str) -> None:
-        """Take nodes (ranks, an idset) down. Jobs there continue, as on drained nodes."""
-        self.resource.mark_down(ranks)
+        """Take nodes (ranks, an idset) down. Jobs there continue, as on drained nodes. Raises
+        ValueError if there is no such rank."""
+        self.resource.down(self.resource.ranks_of(ranks))
 
     def mark_up(self, ranks: str) -> None:
-        """Bring nodes (ranks, an idset) up again."""
-        self.resource.mark_up(ranks)
+        """Bring nodes (ranks, an idset) up again. Raises as `mark_down`."""
+        self.resource.up(self.resource.ranks_of(ranks))
 
     def remove_ranks(self, ranks: str) -> None:
-        """Remove nodes (ranks, an idset) for good, as when an instance shrinks."""
-        self.resource.remove(ranks)
+        """Remove nodes (ranks, an idset) for good, as when an instance shrinks. Raises as
+        `mark_down`."""
+        self.resource.shrink(self.resource.ranks_of(ranks))
 
     # -- time --------------------------------------------------------------------------------------
 

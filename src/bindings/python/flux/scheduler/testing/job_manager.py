@@ -150,9 +150,9 @@ class FakeJob(SchedulableJob):
             self.end(result)
         elif self.waits:
             self._withdrawn = result
-            was_requested = self.requested
+            is_requested = self.alloc_pending
             self._manager.sched.withdraw(self)
-            if not was_requested:
+            if not is_requested:
                 self.finish(result)
 
     def set_priority(self, priority: int) -> None:
@@ -227,11 +227,6 @@ class FakeJob(SchedulableJob):
         """Whether it ends when the scheduler has given up its request."""
         return self.state == "pending" and self._withdrawn is not None
 
-    @property
-    def requested(self) -> bool:
-        """Whether the scheduler has a request for it."""
-        return bool(self.alloc_pending)
-
     def begin(self) -> None:
         """Start it: it has been allocated resources."""
         reactor = self._manager.instance.reactor
@@ -272,21 +267,7 @@ class JobManager(FakeService):
     replaces one of lower priority there."""
 
     def __init__(self, instance: Any) -> None:
-        methods: dict[str, Callable[[Message], Any]] = {
-            "sched-hello": self._hello,
-            "sched-ready": self._ready,
-            "alloc-query": self._query,
-            "raise": self._raise,
-            "getattr": self._getattr,
-            "kill": self._kill,
-            "memo": self._memo,
-        }
-        super().__init__(instance, "job-manager", methods)
-        self.hello_request: dict[str, Any] | None = None  # the scheduler's hello request, or None
-        #: errno and text to refuse hello with, or None
-        self.hello_error: tuple[int, str] | None = None
-        self.ready_request: dict[str, Any] | None = None  # the scheduler's ready request, or None
-        self.raised: list[dict[str, Any]] = []  # payloads of the exceptions raised by the scheduler
+        super().__init__(instance, "job-manager", {})
         self.h = self
         jobs = Jobs()
         jobs.active = instance.jobs
@@ -298,8 +279,17 @@ class JobManager(FakeService):
             Queues(),
             self._holders,
             FakeJob.finish,
-            lambda: instance.resource,
+            lambda: instance.resource.acquired,
         )
+        self.methods = {
+            "sched-hello": self.sched.hello,
+            "sched-ready": self.sched.ready,
+            "alloc-query": self._query,
+            "raise": self._raise,
+            "getattr": self._getattr,
+            "kill": self._kill,
+            "memo": self._memo,
+        }
 
     # -- to the scheduler --------------------------------------------------------------------------
 
@@ -310,7 +300,6 @@ class JobManager(FakeService):
 
     def scheduler_gone(self) -> None:
         """Withdraw the requests from a scheduler that is gone; they are sent again to the next."""
-        self.ready_request = None
         self.sched.disconnected(self.sched.sender)
 
     # -- callbacks of `Sched` ----------------------------------------------------------------------
@@ -355,16 +344,6 @@ class JobManager(FakeService):
         if msg.topic == "sched.alloc":
             self.sched.alloc_response(msg)
 
-    def _hello(self, msg: Message) -> None:
-        self.hello_request = msg.payload
-        if self.hello_error is not None:
-            raise OSError(*self.hello_error)
-        self.sched.hello(msg)
-
-    def _ready(self, msg: Message) -> None:
-        self.ready_request = msg.payload
-        self.sched.ready(msg)
-
     def _query(self, msg: Message) -> None:
         answer = {
             "queue_length": self.sched.queued,
@@ -379,7 +358,6 @@ class JobManager(FakeService):
 
     def _raise(self, msg: Message) -> None:
         payload = msg.payload
-        self.raised.append(payload)
         job = self.instance.jobs.get(payload["id"])
         if job is not None and job.state == "inactive":
             raise OSError(errno.ENOENT, "job is inactive")

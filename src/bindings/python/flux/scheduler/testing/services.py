@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import errno
 import json
+from math import inf
 from typing import Any, Callable
 
 from flux.idset import IDset
-from flux.resource.allocations import Allocations
-from flux.resource.ResourcePool import ResourcePool
 from flux_engine.formats import idset, rset
 from flux_engine.kernel.direct import Peer
 from flux_engine.kernel.message import Message, payload_text
+from flux_engine.resource.peer import ResourcePeer
 
 
 class FakeService(Peer):
@@ -39,78 +39,25 @@ class FakeService(Peer):
         self.kernel.respond(msg, msg.response(payload_text(payload)))
 
 
-class ResourceService(FakeService):
+class ResourceService(FakeService, ResourcePeer):
     """``resource``: sends the scheduler its resources and all changes (RFC 28). At first all ranks
     are up, or those in the idset `up`."""
 
     def __init__(self, instance: Any, R: dict[str, Any], up: str | None = None) -> None:
-        super().__init__(instance, "resource", {"acquire": self._acquire})
-        self.R = R  # the inventory (RFC 20)
-        self.up = ranks_of(R) if up is None else IDset(up)  # the ranks that are up
-        self.stream: Message | None = None  # the scheduler's request, or None
-        #: errno and text to refuse the request with, or None
-        self.error: tuple[int, str] | None = None
-        #: whether the resources are not known yet; it answers when `discovered` is called
-        self.discovering = False
-        #: the allocations of the resources known to the scheduler, to check new ones
-        self.told = Allocations()
+        self.instance = instance
+        ResourcePeer.__init__(self, instance.reactor, R, instance.config, patience=inf)
+        if up is not None:
+            self.down(idset.difference(self.state.up, idset.decode(up)))
 
-    def _acquire(self, msg: Message) -> None:
-        if self.error is not None:
-            raise OSError(*self.error)
-        self.stream = msg
-        self.told = Allocations()
-        if not self.discovering:
-            self._send_first()
+    def changed(self, gone: Any = ()) -> None:
+        super().changed(gone)
+        if self.acquired.request is not None:
+            self.acquired.request.sender.post(self._has_read)
 
-    def discovered(self) -> None:
-        """Send the resources, now discovered."""
-        self.discovering = False
-        self._send_first()
-
-    def _send_first(self) -> None:
-        if self.stream is not None:
-            self.respond(self.stream, {"resources": self.R, "up": self.up.encode()})
-            self._has_told()
-
-    def _has_told(self) -> None:
-        """Start to check allocations: the scheduler has read its resources."""
-        try:
-            self.told.define(self.R)
-        except ValueError:
-            return  # the scheduler is to refuse it
-        self.told.set_up(self.up.encode())
-
-    def update(self, **changes: Any) -> None:
-        """Send changes to the scheduler: keys of the response, with ``_`` for ``-``: ``up="0-3"``,
-        ``down="2"``, ``shrink="7"``, ``expiration=1.7e9``, ``property_add={"fast": "0-1"}``."""
-        if self.stream is not None:
-            payload = {key.replace("_", "-"): value for key, value in changes.items()}
-            self.respond(self.stream, payload)
-            task: Any = self.stream.sender
-            task.post(self._has_told)  # after the response
-
-    def mark_up(self, ranks: str) -> None:
-        self.up.add(ranks)
-        self.update(up=ranks)
-
-    def mark_down(self, ranks: str) -> None:
-        self.up.subtract(ranks)
-        self.update(down=ranks)
-
-    def remove(self, ranks: str) -> None:
-        """Remove ranks (an idset) for good."""
-        self.up.subtract(ranks)
-        pool = ResourcePool(self.R)
-        pool.remove_ranks(ranks)
-        self.R = pool.to_dict()
-        self.update(shrink=ranks)
-
-    def fail(self, errnum: int, text: str | None = None) -> None:
-        """End the stream with an error; ECANCELED is that of a resource service being unloaded."""
-        if self.stream is not None:
-            stream, self.stream = self.stream, None
-            self.respond_error(stream, errnum, text)
+    def _has_read(self) -> None:
+        """Check allocations by the changes: the scheduler has read of them."""
+        told: Any = self.acquired.told
+        told.set_up(idset.encode(self.state.up))
 
 
 class JobInfo(FakeService):

@@ -6,71 +6,31 @@ import itertools
 from syslog import LOG_WARNING
 
 from flux.simulate.engine.loop import Peer
-from flux_engine.formats import idset
-from flux_engine.kernel import message
 from flux_engine.kernel.direct import Names
-from flux_engine.resource.acquire import AcquireStream
-from flux_engine.resource.inventory import Inventory
-from flux_engine.resource.state import ResourceState, targets
+from flux_engine.resource.peer import ResourcePeer
 
 
-class Resource(Peer):
-    """``resource``: the acquire stream (RFC 28), on the same state class as the instance's service,
-    which uses ``resource.exclude`` and ``queues`` of the configuration."""
-
-    name = "resource"
+class Resource(Peer, ResourcePeer):
+    """``resource``, with a history of the available ranks."""
 
     def __init__(self, kernel, R, config):
-        super().__init__(kernel)
-        self.state = ResourceState(0)
-        self.state.define(Inventory(R), config)
-        self.acquired = AcquireStream(self, self.state, patience=0.0)
-        self.methods = {"acquire": self._acquire}
+        super().__init__(kernel, R, config, patience=0.0)
         #: [(seconds since the epoch, bounds of the ranks available from then on)]
         self.history = [(kernel.time, self.state.up)]
 
-    def _update(self, gone=()):
+    def changed(self, gone=()):
         self.history.append((self.kernel.time, self.state.up))
-        self.acquired.update(gone)
-
-    def _acquire(self, msg):
-        if not msg.flags & message.FLAG_STREAMING:
-            raise OSError(errno.EPROTO, "resource.acquire requires a streaming request")
-        self.acquired.open(msg)
-
-    def released(self, sender):
-        """Forget the scheduler, which ended."""
-        self.acquired.close(sender)
-
-    def ranks_of(self, text):
-        """Return the bounds of the ranks that an idset or a hostlist names. Raises ValueError if it
-        is neither, or names an unknown rank or host."""
-        return targets(text, self.state.base)
+        super().changed(gone)
 
     def drain(self, ranks, reason=None):
         """Drain ranks (bounds); jobs on them continue."""
         self.state.drains.drain(ranks, self.kernel.time, reason)
-        self._update()
+        self.changed()
 
     def undrain(self, ranks):
         """Undrain ranks (bounds)."""
         self.state.drains.undrain(ranks)
-        self._update()
-
-    def down(self, ranks):
-        """Take ranks (bounds) offline."""
-        self.state.forced_offline = idset.union(self.state.forced_offline, ranks)
-        self._update()
-
-    def up(self, ranks):
-        """Bring ranks (bounds) back online."""
-        self.state.forced_offline = idset.difference(self.state.forced_offline, ranks)
-        self._update()
-
-    def shrink(self, ranks):
-        """Remove ranks (bounds) for good."""
-        self.state.replace(self.state.base.without(ranks))
-        self._update(ranks)
+        self.changed()
 
 
 class Lookup(Peer):
