@@ -14,8 +14,9 @@ ranks without a promise.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from math import inf
+from operator import attrgetter
 
 from flux.resource.plan import compiled
 from flux.resource.plan.availability import MAX_PROMISES, Amounts, Demand
@@ -33,10 +34,9 @@ from flux.resource.request import Claimant, Remembered, ResourceRequest, Shape, 
 
 #: Maximum number of promises compared with the free resources per reactor turn.
 COMPARED_PER_TURN = 128
-#: Maximum number of promises per row for which ranks are searched, since enough is free; and the
-#: number of ranks that these searches examine together, each some ten times.
-SEARCHES_PER_ROW = 24
+#: Maximum number of ranks that the searches of a row examine together, each some ten times.
 RANKS_PER_TURN = 1024
+number_of = attrgetter("number")
 #: With fewer ranks, a search costs less than a count: `t/bench/depth` blocked, `t/bench/large` gpus.
 MANY_RANKS = 256
 #: Maximum lateness of a start, in seconds, that leaves the promised end unchanged: timers are late by
@@ -175,11 +175,11 @@ class RoomOnRanks:
 
     def book(
         self, demands: Iterable[Demand], start: float, end: float, now: float, may_move: bool
-    ) -> int | None:
+    ) -> int:
         """Bind a promise by the first of some demands for which there are ranks. Return the
-        number of its use, or None."""
+        number of its use; 0: there are none."""
         book = self.room.book
-        return next(filter(None, (book(one, start, end, now, may_move) for one in demands)), None)
+        return next(filter(None, (book(one, start, end, now, may_move) for one in demands)), 0)
 
     # -- ranks to keep where there is too little room -----------------------
 
@@ -382,6 +382,7 @@ class BoundStrategy(Strategy):
         # placement by the pool.
         self._overdrawing: set[int] = set()
         self._kept_ids: set[int] = set()  # ids of the promises to no job
+        self._in_groups: set[int] = set()  # ids of the promises within groups of ranks
         self._withdrawn: list[Promise] = []  # restorable until the pool changes
         # The placement found for a job and its planned end, until the job starts.
         self._placed: tuple[int, float] | None = None
@@ -414,6 +415,7 @@ class BoundStrategy(Strategy):
             _ranks=self._ranks.copy(),
             _overdrawing=self._overdrawing.copy(),
             _kept_ids=self._kept_ids.copy(),
+            _in_groups=self._in_groups.copy(),
             _withdrawn=[],
             _promised_end={},
         )
@@ -440,12 +442,12 @@ class BoundStrategy(Strategy):
         kept = [
             (promise, self._ranks.room.amounts_of(promise.number))
             for promise in self.promises.values()
-            if promise.number is not None
+            if promise.number
         ]
         self._ranks.rebuild()
         self.seen = self._pool.generation
         for promise, amounts in kept:
-            promise.number = None
+            promise.number = 0
             if all(self._ranks.up >> rank & 1 for rank, _ in amounts):
                 self._enter_on(promise, amounts)
         self._sound = False
@@ -504,7 +506,7 @@ class BoundStrategy(Strategy):
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
         own = self.promises.get(jobid) if jobid is not None else None
-        number = None if own is None else own.number
+        number = 0 if own is None else own.number
         room, may_move = self._ranks.room, not self.frozen
         demands = self._ranks.demands(request)
         if demands:
@@ -512,13 +514,17 @@ class BoundStrategy(Strategy):
             if until < end and (own is None or own.start > until):
                 return False
             return any(room.can_start(number, one, now, end, may_move) for one in demands)
-        if number is not None:
+        if number:
             room.leave(number)
         try:
             return self._ranks.place_at(request, self._pool.index, now, end) is not None
         finally:
-            if number is not None:
+            if number:
                 room.enter(number)
+
+    @property
+    def _has_many_ranks(self) -> bool:
+        return popcount(self._ranks.up) >= MANY_RANKS
 
     def is_free(self, request: ResourceRequest) -> bool:
         """Return whether a request could start now without promises."""
@@ -576,7 +582,7 @@ class BoundStrategy(Strategy):
         """Bind a promise to ranks at its time, moving others if `may_move`; return whether there
         are any."""
         now, request = self._pool.clock(), promise.request
-        promise.number = None
+        promise.number = 0
         demands = self._ranks.demands(request)
         if demands:
             promise.number = self._ranks.book(demands, promise.start, promise.end, now, may_move)
@@ -585,7 +591,7 @@ class BoundStrategy(Strategy):
             placed = self._ranks.place_at(request, index, promise.start, promise.end)
             if placed is not None:
                 self._enter_on(promise, self._ranks.all_of(selected_ranks(placed[0])))
-        return promise.number is not None
+        return promise.number > 0
 
     def _bind_somewhere(self, promise: Promise) -> None:
         """Bind a promise at its time; if that fails, keep ranks for it until its job is told."""
@@ -608,7 +614,7 @@ class BoundStrategy(Strategy):
         room, demand = self._ranks.room, self._ranks.demand(promise.request)
         if key in self._overdrawing and self.ranks_of(key) == demand.ranks:
             return False  # there are no others
-        if promise.number is not None:
+        if promise.number:
             room.drop(promise.number)
         open_ones = [one.number for one in self.promises.values() if one.is_open and one.number]
         for number in open_ones:
@@ -640,11 +646,13 @@ class BoundStrategy(Strategy):
             self._kept_ids.add(jobid)
         if promise.is_open or not self._ranks.demands(promise.request):
             self._overdrawing.add(jobid)
+        if promise.request.shape.within is not None:
+            self._in_groups.add(jobid)
 
     def pin(self, jobid: int, stays: bool = True) -> None:
         promise = self.promises[jobid]
         promise.pinned = stays
-        if promise.number is not None:
+        if promise.number:
             amounts = self._ranks.room.amounts_of(promise.number)
             self._ranks.room.drop(promise.number)
             self._enter_on(promise, amounts)
@@ -668,12 +676,12 @@ class BoundStrategy(Strategy):
 
     def ranks_of(self, jobid: int) -> int:
         number = self.promises[jobid].number
-        amounts = [] if number is None else self._ranks.room.amounts_of(number)
+        amounts = self._ranks.room.amounts_of(number) if number else []
         return mask_of([rank for rank, _ in amounts])
 
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
         number = self.promises[jobid].number
-        left = dict(self._ranks.room.amounts_of(number)) if number is not None else {}
+        left = dict(self._ranks.room.amounts_of(number)) if number else {}
         for mask, units in chain.from_iterable(map(pairs, held)):
             taken = self._ranks.inventory.counts_of(units)
             for rank in members(mask):
@@ -695,10 +703,10 @@ class BoundStrategy(Strategy):
     def can_keep(self, jobid: int, now: float) -> bool:
         promise, up = self.promises[jobid], self._ranks.up
         if promise.is_open:
-            return promise.number is not None and not self.ranks_of(jobid) & ~up
+            return promise.number > 0 and not self.ranks_of(jobid) & ~up
         if promise.end <= now:
             return False
-        if promise.number is not None:
+        if promise.number:
             if self._sound and not self._overdrawing:
                 return True
             request = promise.request
@@ -724,12 +732,12 @@ class BoundStrategy(Strategy):
         """Bind a promise to other ranks at its time; return whether there are any. If not, it keeps
         its own."""
         before = promise.number
-        if before is not None:
+        if before:
             self._ranks.room.leave(before)
         found = self._bind(promise, True)
         if not found:
             promise.number = before
-        if before is not None:
+        if before:
             if found:
                 self._ranks.room.drop(before)
             else:
@@ -738,30 +746,32 @@ class BoundStrategy(Strategy):
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
+        if self._has_many_ranks and not self.may_start(promise.request):
+            return promise.start
         can_start = self.fits_without(jobid, promise.request, now, now + length_of(promise.request))
         return now if can_start else promise.start
 
     def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         if not self._sound and not self._overdrawing:
             self._sound = all(
-                one.number is not None and not self._ranks.room.overdrawn(one.number, now)
+                one.number > 0 and not self._ranks.room.overdrawn(one.number, now)
                 for one in self.promises.values()
             )
         if not self._sound:
             return 0, [], inf
-        row = [self.promises[jobid] for jobid in jobids]
-        # A use has one demand, a request within groups several: 0 ends the row.
-        numbers = [0 if one.request.shape.within else one.number or 0 for one in row]
+        if self._in_groups:  # a use has one demand, these requests have several
+            jobids = list(takewhile(lambda jobid: jobid not in self._in_groups, jobids))
+        row = list(map(self.promises.__getitem__, jobids))
+        numbers = list(map(number_of, row))
         indices: Sequence[int] = range(len(row))
-        ranks = popcount(self._ranks.up)
-        if ranks >= MANY_RANKS:
+        if self._has_many_ranks:
             indices = [
                 index
                 for index, one in enumerate(row)
-                if self.may_start(one.request) or one.start <= now or one.number is None
+                if self.may_start(one.request) or one.start <= now or not one.number
             ]
             numbers = [numbers[index] for index in indices]
-        most = max(1, min(SEARCHES_PER_ROW, RANKS_PER_TURN // max(1, ranks)))
+        most = max(1, RANKS_PER_TURN // max(1, popcount(self._ranks.up)))
         found, can_start = self._ranks.room.first_to_start(
             numbers, now, not self.frozen, not self._overdrawing, most
         )
@@ -774,7 +784,8 @@ class BoundStrategy(Strategy):
             return None
         self._overdrawing.discard(jobid)
         self._kept_ids.discard(jobid)
-        if promise.number is not None:
+        self._in_groups.discard(jobid)
+        if promise.number:
             self._ranks.room.leave(promise.number)
             self._withdrawn.append(promise)
             if not promise.is_open:
@@ -783,14 +794,14 @@ class BoundStrategy(Strategy):
 
     def _forget_withdrawn(self) -> None:
         for promise in self._withdrawn:
-            if promise.number is not None:
+            if promise.number:
                 self._ranks.room.drop(promise.number)
-                promise.number = None
+                promise.number = 0
         self._withdrawn.clear()
 
     def restore(self, jobid: int, promise: Promise) -> None:
         self._add(jobid, promise)
-        if promise.number is None:  # it may have been counted, and all others have been bound since
+        if not promise.number:  # it may have been counted, and all others have been bound since
             self._bind_somewhere(promise)
             return
         self._withdrawn.remove(promise)
@@ -828,7 +839,7 @@ class BoundStrategy(Strategy):
         if self.frozen:
             return None
         number = self._ranks.book(demands, -inf, end, now, True)
-        if number is None:
+        if not number:
             return None
         index, amounts = pool.index, room.amounts_of(number)
         ranks = mask_of([rank for rank, _ in amounts])

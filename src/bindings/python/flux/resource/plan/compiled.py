@@ -305,11 +305,9 @@ class CompiledAvailability:
         find, made = lib.availability_earliest, self._in_c(demand)
         return _known_time(find(self._all, made, length, after, now, may_move))
 
-    def book(
-        self, demand: Demand, start: float, end: float, now: float, may_move: bool
-    ) -> int | None:
+    def book(self, demand: Demand, start: float, end: float, now: float, may_move: bool) -> int:
         bind, made = lib.availability_book, self._in_c(demand)
-        return _known(bind(self._all, made, start, end, now, may_move, True)) or None
+        return _known(bind(self._all, made, start, end, now, may_move, True))
 
     def enough_until(self, demand: Demand, since: float) -> float:
         made = self._in_c(demand)
@@ -317,14 +315,14 @@ class CompiledAvailability:
 
     def can_start(
         self,
-        number: int | None,
+        number: int,
         demand: Demand,
         now: float,
         end: float,
         may_move: bool,
     ) -> bool:
         can, made = lib.availability_can_start, self._in_c(demand)
-        return bool(_known(can(self._all, number or 0, made, now, end, may_move)))
+        return bool(_known(can(self._all, number, made, now, end, may_move)))
 
     def first_to_start(
         self,

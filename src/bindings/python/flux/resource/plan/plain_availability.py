@@ -101,18 +101,16 @@ class PlainAvailability(Availability):
         units = partial(self.units_on, demand=demand, start=start, end=end, beside=self.uses)
         return [(rank, units(rank)) for rank in members(demand.ranks)]
 
-    def book(
-        self, demand: Demand, start: float, end: float, now: float, may_move: bool
-    ) -> int | None:
+    def book(self, demand: Demand, start: float, end: float, now: float, may_move: bool) -> int:
         """Bind a promise to ranks at a time, and enter it. See `Availability.proof`.
 
         Returns:
-            The number of the use; None if there is no way, and nothing changed.
+            The number of the use; 0 if there is no way, and nothing changed.
         """
         promise = demand.use(start, end)
         found = self.proof(promise, now, may_move)
         if found is None:
-            return None
+            return 0
         for use, where in found:
             use.where = where
         return self._enter(promise)
@@ -155,26 +153,26 @@ class PlainAvailability(Availability):
 
     def can_start(
         self,
-        number: int | None,
+        number: int,
         demand: Demand,
         now: float,
         end: float,
         may_move: bool,
     ) -> bool:
         """Return whether a demand can start now: it fits until `end`, beside all uses but one
-        (None: beside all), and jobs past their ends. Change nothing.
+        (0: beside all), and jobs past their ends. Change nothing.
 
         Args:
             may_move: whether other promises may be moved for it, as by `book`
         """
         if number in self._left:
-            number = None  # it does not count as it is
-        if number is not None:
+            number = 0  # it does not count as it is
+        if number:
             self.leave(number)
         can = self.room(demand, -inf, end)[0] >= demand.count or (
             may_move and self.proof(demand.use(-inf, end), now, True) is not None
         )
-        if number is not None:
+        if number:
             self.enter(number)
         return can
 

@@ -460,9 +460,8 @@ class Plan(StrategyInForce):
         has_tokens = tokens is not None and jobid in tokens.promised
         is_counted = self.is_counted
         if start > now and not is_counted:
-            if strategy.may_start(request) and self.has_tokens(jobid, request):
-                if strategy.advance(jobid, now) <= now:
-                    return now
+            if self.has_tokens(jobid, request) and strategy.advance(jobid, now) <= now:
+                return now
         if promise.end <= now or not strategy.can_keep(jobid, now):
             raise InsufficientResources(lambda: _broken_promise(jobid))
         if tokens is not None and has_tokens:

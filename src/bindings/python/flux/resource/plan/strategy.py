@@ -45,8 +45,8 @@ class Promise:
         request (ResourceRequest): the job's request.
         is_open (bool): kept from now on, since the possible start of the job is unknown.
         demand (CountedDemand): kind and number of its units, while it is counted
-        number (int or None): the number of its use of ranks, while it is bound; None if it has no
-            ranks, since it cannot be kept
+        number (int): the number of its use of ranks, while it is bound; 0 if it has no ranks, since
+            it cannot be kept
         pinned (bool): whether it stays on its ranks
     """
 
@@ -66,7 +66,7 @@ class Promise:
         self.request = request
         self.is_open = is_open
         self.demand = demand  # type: ignore[assignment]
-        self.number: int | None = None
+        self.number = 0
         self.pinned = False
 
     @property
