@@ -105,6 +105,18 @@ def test_a_job_waits_that_could_exceed_it_and_nobody_behind_it(policy, args):
     check(rig, 8)
 
 
+@POLICIES
+@pytest.mark.parametrize("hours", [(7.5, 7), (7, 7.5)])
+def test_a_shorter_job_starts_though_one_like_it_is_too_long(policy, args, hours):
+    rig = load(policy, args)
+    submit(rig, 1, 8)
+    submit(rig, 2, hours[0])
+    submit(rig, 3, hours[1])
+    rig.free(1, after=0.8 * HOUR)
+    assert rig.started() == [1, 2 + hours.index(7)]
+    check(rig, 7.8)
+
+
 def test_what_jobs_do_beyond_its_end_is_of_the_next_period():
     rig = load()
     rig.wait(20 * HOUR)  # two hours are left
@@ -175,6 +187,19 @@ def test_it_starts_at_that_time_whatever_the_numbers_are_rounded_to(ran):
     job = instance.submit(duration=DAY, **keys)
     instance.advance(6400)
     assert job.t_start == pytest.approx(instance.start_time + 6400 - (1800 - ran), abs=1)
+
+
+@pytest.mark.parametrize("ran", [1.656, 3.157, 4.531])
+def test_no_job_starts_at_the_end_of_a_period_that_is_used_up(ran):
+    rig = load()
+    submit(rig, 1, 7)
+    submit(rig, 2, 30, nodes=3)
+    rig.free(1, after=ran * HOUR)
+    rig.wait((21.9 - ran) * HOUR)
+    submit(rig, 3, 30)
+    rig.wait(HOUR)
+    assert rig.started() == [1, 2]  # job 2 takes this budget, and all of the next
+    check(rig, 3 * 24)
 
 
 def test_more_time_for_a_running_job_counts():

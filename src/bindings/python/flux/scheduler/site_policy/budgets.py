@@ -62,6 +62,10 @@ HOUR_S = 3600.0
 #: Tolerance of the remainder, in units times seconds.
 GRAIN = 1e-3
 
+#: Shortest rest of a period, in seconds, that a job may start for: a job that waited for the
+#: remainder to suffice leaves a rounding error of it.
+LEAST_S = 1.0
+
 
 class Budget(NamedTuple):
     """A budget, as in its table."""
@@ -211,9 +215,9 @@ class Account(ScopedUse):
         `rates` until its end; the end if that has passed."""
         # A little later, since a time and a length are rounded.
         rests = [(most - GRAIN - self.used[at], rates[at]) for at, most in self.bounds]
-        lengths = [rest / rate for rest, rate in rests if rate]
-        when = self.end - max(0.0, min(lengths, default=0.0))
-        return when if when > self.rule.host.now() else self.end
+        length = min([rest / rate for rest, rate in rests if rate], default=0.0)
+        when = self.end - length
+        return when if length >= LEAST_S and when > self.rule.host.now() else self.end
 
 
 class BudgetRule(ScopedRule):
@@ -350,8 +354,7 @@ class BudgetRule(ScopedRule):
         limit = uses[account].limit
         rates: Amounts = uses[account].rates if held is None else held[1:]
         shape = getattr(job.resource_request, "shape", None)
-        length = 0 if limit == inf else int(limit).bit_length()
-        key = (account.entry.name, account.key, rates, shape, length, *uses)
+        key = (account.entry.name, account.key, rates, shape, limit, *uses)
         account.waiting[key] = {account: Charge(rates, limit)}
         return Deferral(lambda: self.sentence(*found, job, rates), account.fits_from(rates), key)
 
