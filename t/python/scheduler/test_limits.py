@@ -170,6 +170,7 @@ def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
     assert rig.reason(5) == "limit one: needs 3 nodes, at most 2 are allowed"
     assert rig.denied(2) == "limit two: needs 3 nodes, at most 2 are allowed"
     assert rig.denied(3) == "limit two: needs 2 cores, at most 1 is allowed"
+    assert [one["limit"] for one in rig.answer("limits")["limits"]] == ["one"]
 
 
 @POLICIES

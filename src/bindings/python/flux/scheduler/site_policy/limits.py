@@ -236,6 +236,9 @@ class LimitRule(ScopedRule):
         for use in uses:
             alone = self._exceeds_alone(use, job) if use.entry.deny else None
             if alone is not None:
+                for one in uses:
+                    if not one.jobs:
+                        one.without_jobs()
                 raise Denied(alone, use.entry.name)
         return dict.fromkeys(uses, self.least(job))
 
