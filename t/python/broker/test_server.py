@@ -77,12 +77,6 @@ def test_credentials_come_with_the_message(client):
     assert client.receive().errnum == errno.EPERM
 
 
-def test_no_response_wanted(client):
-    client.send("attr.get", '{"name":"size"}', tag=0, flags=message.FLAG_NORESPONSE)
-    client.send("attr.get", '{"name":"size"}', tag=3)
-    assert client.receive().matchtag == 3
-
-
 @pytest.mark.parametrize("text", ["[1]", "3", "nonsense", "[" * 100000, '"x"'])
 def test_payload_must_be_an_object(client, text):
     client.send("attr.get", text)
@@ -148,14 +142,6 @@ def test_clients_may_hold_services(broker, client, server):
             rpc.get()
     with pytest.raises(OSError, match="No service matching mine.d is registered"):
         h.rpc("mine.d").get()
-
-
-def test_events_reach_clients(broker, client):
-    client.send("event.subscribe", '{"topic":"x"}')
-    client.receive()
-    broker.call("event.publish", {"topic": "x.y", "payload": {"a": 1}})
-    event = client.receive()
-    assert (event.type, event.topic, event.payload) == (message.EVENT, "x.y", {"a": 1})
 
 
 def test_a_client_that_reads_slowly_gets_everything(broker, client):

@@ -163,18 +163,6 @@ def test_12_an_answer_without_effect_is_told(inst, p, topic):
     assert any(f"{topic}: annotations, priority: without effect" in one for one in inst.logged())
 
 
-def test_12_a_priority_of_a_job_to_come_that_is_none_is_an_exception(inst, p):
-    p.add_handler("job.new", lambda p, topic, args: {"priority": "high"})
-    assert inst.events(inst.submit())[:3] == ["submit", "exception", "validate"]
-
-
-def test_13_a_fatal_exception_in_state_run_comes_after_the_start_request(inst, auto, p):
-    p.add_handler("job.state.run", lambda p, t, args: p.raise_exception(args["id"], "x", 0, ""))
-    id = inst.submit(run_duration=1)
-    inst.advance(2)
-    assert inst.events(id)[-7:] == "alloc exception start finish release free clean".split()
-
-
 def test_14_dependencies_of_a_job_past_DEPEND(inst, p):
     id = inst.submit()
     gone = inst.submit()

@@ -7,15 +7,6 @@ import pytest
 from resource_help import vm_R
 
 
-def test_first_response(four):
-    assert four.acquire().sent() == [{"resources": vm_R(), "up": "0-3"}]
-
-
-def test_one_answer_without_a_stream(four):
-    assert four.call("acquire")["resources"] == vm_R()
-    assert four.fails("acquire")[0] == errno.EBUSY
-
-
 def test_one_holder_at_a_time(four):
     holder = four.acquire()
     holder.sent()

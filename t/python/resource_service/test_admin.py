@@ -69,12 +69,6 @@ def test_what_a_drain_overwrites(four):
         assert four.fails(method, targets="2", mode=1)[0] == errno.EPROTO
 
 
-def test_hosts_stand_for_all_their_ranks(make):
-    there = make(4, vm_R(hosts="a,b,a,c"), hosts=["a", "b", "a", "c"])
-    there.call("drain", targets="a,c")
-    assert list(there.call("status")["drain"]) == ["0,2-3"]
-
-
 def test_recorded_eventlog(four):
     """The events of the commands of a recorded session (golden/cli-misc.jsonl, flux kvs eventlog get)."""
     four.call("drain", targets="1", reason="some reason")
