@@ -46,8 +46,7 @@ def test_use_is_stored_in_parts_and_read_again():
     usage, again = (Usage(host, None, "key", None, lambda key: True) for _ in range(2))
     usage.set_half_life(HOUR, 0.0)
     for user in range(600):
-        usage.change(("bank", user), 1.0, 100.0, since=0.0)
-        usage.change(("bank", user), -1.0, 100.0)
+        usage.charge(("bank", user), 1.0, 0.0, 100.0)
     usage.change(("", None), 1.0, 100.0)
     parts = list(usage.text())
     assert len(parts) > 3

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Limits of users, banks and queues: ``[limits.NAME]``."""
 
+from types import SimpleNamespace
+
 import pytest
 from each_policy import IN_ORDER, POLICIES
 from peers import R, Rig, jobspec, part_of
@@ -34,6 +36,8 @@ def nodes(count, **keys):
 
 def used(rig, name="one"):
     """What is in use, by key."""
+    for _ in rig.rule("limit").report(SimpleNamespace(sees_all=True)):
+        pass
     uses = rig.rule("limit").uses.values()
     return {use.key: tuple(use.used) for use in uses if use.entry.name == name}
 

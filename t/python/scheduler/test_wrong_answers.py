@@ -389,7 +389,7 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
 
 
 def test_a_rule_that_raises_at_the_end_of_a_job_keeps_no_record_of_it(monkeypatch):
-    config = {"limits": {"one": {"per": "user", "max": {"jobs": 1}}}}
+    config = {"limits": {"one": {"per": "user", "max": {"nodes": 1}}}}
     rig = Rig(R(2, 4), Backfill, config=config)
     rig.arrive(1)
     assert rig.sched.admission.counted

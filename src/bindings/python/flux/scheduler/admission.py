@@ -274,16 +274,6 @@ class GivingRule(AdmissionRule):
         return True
 
 
-class CountedRule(AdmissionRule):
-    """A rule of the library that counts what jobs hold:
-    `flux.scheduler.site_policy.counting.CountingRule`."""
-
-    def has_room(self, job: PendingJob, key: Hashable, is_offered: bool) -> bool:
-        """Whether there can be room for `job`, deferred with a key. `is_offered`: whether the pool
-        certainly has an offer for it."""
-        return True
-
-
 def has_own(rule: AdmissionRule, method: Callable[..., Any]) -> bool:
     """Whether a rule overrides a method of `AdmissionRule`."""
     return getattr(getattr(rule, method.__name__), "__func__", None) is not method

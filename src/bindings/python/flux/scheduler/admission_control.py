@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.placement import RoomCounts
+from flux.resource.request import Remembered
 from flux.scheduler.admission import (
     NO_ROOM,
     AdmissionRule,
     Cause,
-    CountedRule,
     Deferral,
     GivingRule,
     JobDeferred,
@@ -21,7 +21,14 @@ from flux.scheduler.admission import (
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.misspelled import is_ours
 from flux.scheduler.requests import PendingJob
-from flux.scheduler.site_policy.holdings import FIRST_ID, NOTHING, Counted, Holding, holding_of
+from flux.scheduler.site_policy.holdings import (
+    FIRST_ID,
+    NOTHING,
+    Counted,
+    Holding,
+    Tally,
+    holding_of,
+)
 from flux.scheduler.walk import JobGroup, OrderedJobs, entry_of
 
 if TYPE_CHECKING:
@@ -219,24 +226,6 @@ def use_older_names(rule: AdmissionRule) -> None:
             rule.host.log.warning(f"rule {rule.name}: {former}() is not called any more: {instead}")
 
 
-class Bounds(NamedTuple):
-    """The bounds of a pending job, made when it is examined for the first time since its request or
-    a counting rule has changed.
-
-    Attributes:
-        version: number of the last change of counting rules included
-        least: minimum numbers of nodes, cores and GPUs that the request takes
-        is_exact: whether it takes these on any ranks
-        bounds: ``(numbers, index, maximum)``: the job may start while no ``numbers[index]`` is
-            above its maximum
-    """
-
-    version: int
-    least: tuple[int, int, int]
-    is_exact: bool
-    bounds: list[tuple[list[Any], int, float]]
-
-
 def _for_the_same(one: Any, other: Any) -> bool:
     """Whether two requests of a job differ in their licences at most."""
     if hasattr(one, "shape"):
@@ -269,6 +258,8 @@ class AdmissionControl:
             freed
         offers (dict): (counting rule, key of a deferral because of the pool's offer) -> the shape of
             the next request; None: unknown
+        watched (set): the uses in which a pending job may be over a bound, waits, or is promised a
+            start; in others a job costs its counters alone
         at_release (dict): uses whose jobs are readmitted when resources are released or a promise is
             given up, for schedulers with promises -> None
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
@@ -295,9 +286,12 @@ class AdmissionControl:
         self.rules: list[AdmissionRule] = []
         self.kept_for: dict[int, AdmissionRule] = {}
         self.own_ends: dict[int, float] = {}
-        #: the last allocation offered to a job, and its resources
-        self._offer: tuple[Any, Holding] = (None, NOTHING)
+        #: the last allocation offered to a job, its resources, and how they are counted
+        self._offer: tuple[Any, Holding, Any] = (None, NOTHING, None)
         self.at_release: dict[Any, None] = {}
+        self.watched: set[Any] = set()
+        #: shape of a request, and needs -> how such jobs are counted
+        self._tallies: Remembered[Any, Tally] = Remembered()
         #: number of the last change of bounds
         self._version = 0
         self.counted: dict[int, Counted] = {}
@@ -337,13 +331,16 @@ class AdmissionControl:
         self.engaged = bool(engaged)
         self._checking = self._overriding(AdmissionRule.check, engaged)
         giving = [rule for rule in engaged if isinstance(rule, GivingRule)]
-        counting: list[Any] = [rule for rule in engaged if isinstance(rule, CountedRule)]
+        counting: list[Any] = [
+            rule for rule in engaged if getattr(rule, "counted", None) is self.counted
+        ]
         self._giving = [(rule, rule.allocate) for rule in giving if rule.has_more]
         self.asks_each = bool(self._giving)
         self._starting = self._overriding(AdmissionRule.start, engaged)
         self._freeing = self._overriding(AdmissionRule.free, engaged)
         self._promise_checks = self._overriding(GivingRule.keeps_promise, giving)
-        self._second_looks = [rule for rule in counting if hasattr(rule, "second_look")]
+        #: the rules that look at what the pool offers
+        self.second_looks = [rule for rule in counting if hasattr(rule, "second_look")]
         self._uncertain = [rule for rule in counting if hasattr(rule, "is_certain")]
         if counting != self._counting:
             self._counting = counting
@@ -354,6 +351,7 @@ class AdmissionControl:
     def recount(self) -> None:
         """Make the bounds of pending jobs again when they are examined."""
         self._version += 1
+        self._tallies.clear()
 
     def engage(self, rule: AdmissionRule, engaged: bool, has_more: bool = False) -> None:
         """Set `AdmissionRule.engaged` of a rule and, for a `GivingRule`, whether it may have
@@ -437,7 +435,7 @@ class AdmissionControl:
         ValueError if it can never run."""
         self.told.add(job.jobid)
         marks: tuple[tuple[str, Hashable], ...] = ()
-        job.bounds = None
+        job.tally = None
         for rule in self._telling:
             if rule.attributes is not None and not attributes.names_any(rule.attributes):
                 continue
@@ -447,31 +445,38 @@ class AdmissionControl:
             if mark is not None:
                 marks += ((rule.name, mark),)
         if self._counting and told is self.rules:  # it has just come, and is examined soon
-            self._enter_bounds(job)
+            self._enter_tally(job)
         return marks or None
 
     def _to_ask(self, job: PendingJob) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
         """Return the rules that may keep a job from starting, with their checks: those that count
         only if it exceeds one of its bounds."""
         if self._counting:
-            found = job.bounds
+            found = job.tally
             if found is None or found.version != self._version:
-                found = self._enter_bounds(job)
-            for numbers, at, most in found.bounds:
-                if numbers[at] > most:
-                    return self._checking
+                found = self._enter_tally(job)
+            if not self.watched.isdisjoint(found.uses):
+                for numbers, at, most in found.bounds:
+                    if numbers[at] > most:
+                        return self._checking
         return self._asked_always
 
-    def _enter_bounds(self, job: PendingJob) -> Bounds:
-        """Make a pending job's bounds."""
-        facts, request = self._facts, job.resource_request
-        least, is_exact = facts.least_of(request), facts.takes_least(request)
-        bounds = []
-        if job.jobid in self.counted:
-            for uses in self.counted[job.jobid].uses.values():
-                for use, needs in uses.items():
-                    bounds += use.bounds_for(job, needs, least)
-        found = job.bounds = Bounds(self._version, least, is_exact, bounds)
+    def _enter_tally(self, job: PendingJob) -> Tally:
+        """Make the tally of a pending job, with its bounds."""
+        facts, request, record = self._facts, job.resource_request, self.counted.get(job.jobid)
+        needs = () if record is None else record.needs()
+        key = getattr(request, "shape", request), needs
+        found = self._tallies.get(key)
+        if found is None:
+            least = facts.least_of(request)
+            found = self._tallies[key] = Tally(needs, Holding(0, *least))
+            found.version, found.is_exact = self._version, facts.takes_least(request)
+            for use, each in needs:
+                bounds = use.bounds_for(job, each, least)
+                found.bounds += bounds
+                use.watch(bounds)
+            Remembered.kept += 1024
+        job.tally = found
         return found
 
     def check(self, job: PendingJob) -> None:
@@ -521,18 +526,18 @@ class AdmissionControl:
                 if self.kept_for:
                     self.defer_without_room(job)
                 raise
-        if not self._second_looks:
+        if not self._counting:
             return alloc
-        bounds, refused = job.bounds, None
-        if bounds.is_exact:
-            held = Holding(pool.held_ranks(job.jobid), *bounds.least)
-        else:
-            held = holding_of(pool, job.jobid)
-            # Within its bounds it may be on any nodes.
-            if asked is self._checking or held[2:] != bounds.least[1:]:
-                refused = self.second_look(job, pool, job.jobid, held)
+        tally, refused = job.tally, None
+        if tally.is_exact:
+            self._offer = alloc, tally.held, tally
+            return alloc
+        held = holding_of(pool, job.jobid)
+        # Within its bounds it may be on any nodes.
+        if asked is self._checking or held[2:] != tally.held[2:]:
+            refused = self.second_look(job, pool, job.jobid, held)
         if refused is None:
-            self._offer = alloc, held
+            self._offer = alloc, held, tally.of(held)
             return alloc
         pool.free(job.jobid)
         for request in refused.deferral.instead:
@@ -551,19 +556,14 @@ class AdmissionControl:
         if rule is not None:
             raise JobDeferred(rule, Deferral(rule.why(job) or "", key=NO_ROOM)) from None
 
-    @property
-    def has_second_look(self) -> bool:
-        """Whether a rule looks at what the pool offers."""
-        return bool(self._second_looks)
-
     def second_look(
         self, job: PendingJob, pool: Any, jobid: int, held: Holding | None = None
     ) -> JobDeferred | None:
         """Return why a job that is within its bounds may not start on allocation `jobid` of a pool,
         or None. `held`: the resources of the allocation; None: to be looked up."""
         held = held or holding_of(pool, jobid)
-        if job.bounds is None or held[1:] != job.bounds.least:
-            for rule in self._second_looks:
+        if job.tally is None or held[1:] != job.tally.held[1:]:
+            for rule in self.second_looks:
                 deferral = rule.second_look(job, pool, held)
                 if deferral is not None:
                     return JobDeferred(rule, deferral)
@@ -593,13 +593,16 @@ class AdmissionControl:
         self, job: PendingJob, alloc: ResourcePool, now: float, annotations: dict[str, Any]
     ) -> None:
         """Tell the rules that a job starts, and add their annotations to `annotations`."""
-        jobid = job.jobid
-        if jobid in self.counted:
-            record, (offered, held) = self.counted[jobid], self._offer
+        record = self.counted.get(job.jobid)
+        if record is not None:
+            offered, held, tally = self._offer
             if offered is not alloc:
-                held = holding_of(self._pool(), jobid)
-            record.held = held
-            self._count(jobid, record, held, 1, now)
+                held = holding_of(self._pool(), job.jobid)
+                tally = self._enter_tally(job).of(held)
+            for numbers, at, less in tally.pending:
+                numbers[at] -= less
+            record.held, record.tally = held, tally
+            self.count(job.jobid, record, held, 1, now)
         for one, start in self._starting:
             try:
                 shown = start(job, alloc)
@@ -612,17 +615,21 @@ class AdmissionControl:
         """Tell the rules that a job has freed resources."""
         if self.offers:
             self.ask_again()
-        if jobid in self.counted:
-            record = self.counted[jobid]
-            if record.held is not None:
-                ranks, nodes, cores, gpus = held = record.held
-                if final:
-                    more = Holding(ranks, -nodes, -cores, -gpus)
-                else:
-                    on, *left = held = held.left_of(R)
-                    more = Holding(ranks & ~on, left[0] - nodes, left[1] - cores, left[2] - gpus)
-                self._count(jobid, record, more, -1 if final else 0, now())
-                record.held = held
+        record = self.counted.get(jobid)
+        if record is not None:
+            held = record.held
+            if held is not None:
+                uses = self.count(jobid, record, held, -1, now())
+                if not final:
+                    left = held.left_of(R) if held.ranks else holding_of(self._pool(), jobid)
+                    record.held, record.tally = left, None
+                    self.count(jobid, record, left, 1, now())
+                if not self.watched.isdisjoint(uses):
+                    self._settle(uses)
+                for use in uses if final else ():
+                    use.jobs -= 1
+                    if not use.jobs:
+                        use.without_jobs()
             if final:
                 del self.counted[jobid]
         for one, free in self._freeing:
@@ -631,18 +638,30 @@ class AdmissionControl:
             except Exception:
                 self._report(f"admission rule {one.name}: free", trace=True)
 
-    def _count(self, jobid: int, record: Counted, more: Holding, jobs: int, now: float) -> None:
-        """Tell the uses in which a job counts what it has taken or freed (`Use.note_held`)."""
-        for uses in record.uses.values():
-            for use in uses:
-                try:
-                    use.note_held(jobid, uses[use], more, jobs, now)
-                    if jobs < 0:
-                        use.jobs -= 1
-                        if not use.jobs:
-                            use.without_jobs()
-                except Exception:
-                    self._report(f"admission rule {use.rule.name}: note_held", trace=True)
+    def count(self, jobid: int, record: Counted, held: Holding, sign: int, now: float) -> list[Any]:
+        """Count that a job holds `held` (`sign` is 1), or does not any more (-1). Return the uses in
+        which it counts."""
+        tally, watched = record.tally, self.watched
+        if tally is None:
+            tally = record.tally = Tally(record.needs(), held)
+        for use, used, at, number in tally.steps:
+            used[at] = number = used[at] + sign * number
+            if number > use.lowest[at]:
+                watched.add(use)
+        for use, needs in tally.told if watched.isdisjoint(tally.uses) else tally.needs:
+            try:
+                use.note_held(jobid, needs, held, sign, now)
+            except Exception:
+                self._report(f"admission rule {use.rule.name}: note_held", trace=True)
+        return tally.uses
+
+    def _settle(self, uses: Iterable[Any]) -> None:
+        for use in uses:
+            try:
+                if use in self.watched:
+                    use.settle()
+            except Exception:
+                self._report(f"admission rule {use.rule.name}: settle", trace=True)
 
     def ask_again(self) -> None:
         """Readmit jobs that wait for another offer of the pool, as many as the free resources
@@ -691,14 +710,14 @@ class AdmissionControl:
         """Called when the order of pending jobs has changed: some may be ahead of the job that they
         waited behind."""
         for rule in self._counting if self.deferred else ():
-            for use in list(rule.uses.values()):
+            for use in [use for use in rule.uses.values() if use.waiting]:
                 rule.readmit_for(use)
 
     def held_by(self, jobid: int) -> Holding:
         """Return the resources that a running job holds, also on ranks that have left."""
         record = self.counted.get(jobid)
         held = None if record is None else record.held
-        return holding_of(self._pool(), jobid) if held is None else held
+        return held if held is not None and held.ranks else holding_of(self._pool(), jobid)
 
     def end_of(self, jobid: int) -> float:
         """Return the end of a job that holds resources, seconds since the epoch; 0: unknown. Raises
@@ -764,9 +783,10 @@ class AdmissionControl:
         """Queue a readmitted job again in its turn, unless its rule would defer it again: then the
         jobs of its group wait on. `is_offered`: whether the pool certainly has an offer for it; a
         job without one waits in the queue."""
+        rule: Any
         _, rule, deferral, group = self.deferred.by_id[job.jobid]
         again = None
-        if isinstance(rule, CountedRule):
+        if rule in self._counting:
             if deferral.until is None and not rule.has_room(job, deferral.key, is_offered):
                 group.is_deferred = True
                 return

@@ -278,7 +278,7 @@ class PendingJob:
         # Whether a rule has deferred it since its priority was set: it respects promises made to
         # others meanwhile.
         "was_deferred",
-        "bounds",  # the bounds of counting rules for it (`admission.Bounds`); None: not made yet
+        "tally",  # how counting rules count it (`holdings.Tally`); None: not made yet
         # (sentence, end in seconds since the epoch) while it waits for a preference of its user,
         # for which no job is preempted; else None.
         "prefers",
@@ -306,7 +306,7 @@ class PendingJob:
         self.tried = -1
         self.demoted = False
         self.was_deferred = False
-        self.bounds: Any = None
+        self.tally: Any = None
         self.latest = inf
         self.prefers: tuple[str, float] | None = None
         self.t_submit = t_submit

@@ -133,7 +133,8 @@ class WaitLimits(AdmissionRule):
             self._first_pass.pop(jobid, None)
             if waiting.timer is not None:
                 waiting.timer.cancel()
-            self.host.admission.engage(self, bool(self._jobs))
+            if not self._jobs:
+                self.host.admission.engage(self, False)
         return waiting
 
     # -- when the wait is over ---------------------------------------------------------------------

@@ -198,10 +198,10 @@ class PendingReason:
         """Whether no rule would keep a job from what the pool would offer for a smaller request of
         it that fits."""
         admission, plan, smaller = self._policy.admission, self._source.plan(), copy(job)
-        smaller.resource_request, smaller.bounds = request, None
+        smaller.resource_request, smaller.tally = request, None
         if next(admission.deferrals(smaller), None) is not None:
             return False
-        if plan is None or not admission.has_second_look:
+        if plan is None or not admission.second_looks:
             return True
         trial = Trial(plan, request, yielding=self._policy.decision.yielding(job))
         offer = trial.offer(partial(admission.second_look, smaller))

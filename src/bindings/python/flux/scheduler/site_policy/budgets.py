@@ -117,19 +117,11 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
     return day.timestamp(), end.timestamp()
 
 
-class Charge:
-    """What a job needs of budgets.
+class Charge(NamedTuple):
+    """What a job needs of budgets."""
 
-    Attributes:
-        rates (tuple): its minimum numbers of nodes, cores and GPUs; 0 of all if it was found running
-        limit (float): its time limit in seconds
-        end (float or None): its latest end, seconds since the epoch; None while it is pending
-    """
-
-    __slots__ = ("end", "limit", "rates")
-
-    def __init__(self, rates: Amounts, limit: float, end: float | None = None) -> None:
-        self.rates, self.limit, self.end = rates, limit, end
+    rates: Amounts  # its minimum numbers of nodes, cores and GPUs; 0 of all if it was found running
+    limit: float  # its time limit in seconds
 
 
 class Account(ScopedUse):
@@ -178,30 +170,30 @@ class Account(ScopedUse):
         # What it does not use may be used up.
         return [self.needs(rate, needs.limit, now) if rate else -inf for rate in rates]
 
-    def count_pending(self, needs: Charge, times: float) -> None:
+    def needs_pending(self, needs: Charge) -> list[tuple[int, float]]:
         # the same when it comes and leaves, whose periods may differ
-        super().count_pending(needs.rates, times * min(needs.limit, self.longest))
+        length = min(needs.limit, self.longest)
+        return [(at, needs.rates[at] * length) for at, _ in self.promised]
 
-    def note_held(self, jobid: int, needs: Charge, more: Holding, jobs: int, now: float) -> None:
+    def note_held(self, jobid: int, needs: Charge, held: Holding, sign: int, now: float) -> None:
         rule = self.rule
         if now >= rule.next_end:
             rule.begin_periods(now)
-        if jobs > 0:
-            if needs.end is None:
-                needs.end = rule.host.admission.own_ends.get(jobid) or now + needs.limit
-            if self.promised:
-                self.count_pending(needs, -1)
-        assert needs.end is not None
-        _, nodes, cores, gpus = more
-        seconds, taken = (needs.end if needs.end < self.end else self.end) - now, self.used
-        taken[0] += nodes * seconds
-        taken[1] += cores * seconds
-        if gpus:
-            taken[2] += gpus * seconds
-        if jobs < 1 and self.waiting:
-            rule.readmit_for(self)
+        record = rule.counted[jobid]
+        if record.end is None:
+            record.end = rule.host.admission.own_ends.get(jobid) or now + needs.limit
+        self.take(held[1:], sign * (min(record.end, self.end) - now))
         if not rule.usage.has_changed:
             rule.usage.touch()
+
+    def take(self, rates: Amounts, seconds: float) -> None:
+        """Charge a time at these rates."""
+        used, (nodes, cores, gpus) = self.used, rates
+        used[0] += nodes * seconds
+        used[1] += cores * seconds
+        if gpus:
+            used[2] += gpus * seconds
+        self.watch()
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
@@ -281,19 +273,17 @@ class BudgetRule(ScopedRule):
             account.begins(now)
             if not account.jobs:
                 del self.uses[key]
-        for account, charge, held in self._running(self.counted):
+        for account, latest, held in self._running(self.counted):
             if account in ended:
-                end = min(charge.end, account.end)
-                for at, rate in enumerate(held[1:]):
-                    account.used[at] += rate * (end - account.begin)
+                account.take(held[1:], min(latest, account.end) - account.begin)
         self.next_end = min([account.end for account in self.uses.values()], default=inf)
         self.usage.touch()
 
-    def _running(self, jobids: Iterable[int]) -> Iterator[tuple[Account, Any, Holding]]:
-        """Yield each account and charge of those of some jobs that run, with their holdings."""
-        for _, record, account, charge in self.counts_in(jobids):
-            if charge.end is not None and record.held is not None:
-                yield account, charge, record.held
+    def _running(self, jobids: Iterable[int]) -> Iterator[tuple[Account, float, Holding]]:
+        """Yield each account of those of some jobs that run, with their ends and holdings."""
+        for _, record, account, _ in self.counts_in(jobids):
+            if record.end is not None and record.held is not None:
+                yield account, record.end, record.held
 
     def watch_period(self) -> None:
         """Have the next period begin in time: the bounds of pending jobs hold in the present one."""
@@ -304,7 +294,7 @@ class BudgetRule(ScopedRule):
     def _period_ends(self) -> None:
         self._timer = None
         self.now()
-        if any(charge.end is None for _, _, _, charge in self.counts_in()):
+        if any(record.end is None for _, record, _, _ in self.counts_in()):
             self.watch_period()
 
     def _settle(self) -> None:
@@ -313,8 +303,8 @@ class BudgetRule(ScopedRule):
         for account in self.uses.values():
             for key, taken in zip(account.stored_as, account.used):
                 usage.set(key, taken, now)
-        for account, charge, held in self._running(self.host.running):
-            left = min(charge.end, account.end) - now
+        for account, end, held in self._running(self.host.running):
+            left = min(end, account.end) - now
             for key, rate in zip(account.stored_as, held[1:]):
                 if rate:
                     usage.add(key, -rate * left, now)
@@ -332,9 +322,7 @@ class BudgetRule(ScopedRule):
         attributes = SystemAttributes({name: job.get(name) for name in ("queue", "bank")})
         for account in self.uses_of(job["userid"], attributes):
             seconds = until - max(since, account.begin)
-            for at, rate in enumerate((job.get("nnodes", 0), job.get("ncores", 0))):
-                if seconds > 0:
-                    account.used[at] += rate * seconds
+            account.take((job.get("nnodes", 0), job.get("ncores", 0), 0), max(0.0, seconds))
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -355,7 +343,7 @@ class BudgetRule(ScopedRule):
         rates: Amounts = uses[account].rates if held is None else held[1:]
         shape = getattr(job.resource_request, "shape", None)
         key = (account.entry.name, account.key, rates, shape, limit, *uses)
-        account.waiting[key] = {account: Charge(rates, limit)}
+        self.wait([account], key, {account: Charge(rates, limit)})
         return Deferral(lambda: self.sentence(*found, job, rates), account.fits_from(rates), key)
 
     def sentence(
@@ -405,21 +393,19 @@ class BudgetRule(ScopedRule):
         for account in self.uses_by_id(job.jobid):
             # what no scheduler has counted
             seconds = max(0.0, now - max(since, account.begin))
-            for at, rate in enumerate(self.host.admission.held_by(job.jobid)[1:]):
-                account.used[at] += rate * seconds
+            account.take(self.host.admission.held_by(job.jobid)[1:], seconds)
 
     def found(self, job: RunningJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
-        return dict.fromkeys(uses, Charge(NONE, inf, self.host.running[job.jobid].end))
+        return dict.fromkeys(uses, Charge(NONE, inf))
 
     def extended(self, jobid: int, expiration: float) -> None:
         self.now()
-        before, held = None, self.host.admission.held_by(jobid)
-        for account, charge in self.uses_by_id(jobid).items():
-            if before is None:
-                before, charge.end = charge.end, expiration or inf
-            later = min(charge.end, account.end) - min(before, account.end)
-            for at, rate in enumerate(held[1:]):
-                account.used[at] += rate * later
+        held, uses = self.host.admission.held_by(jobid), self.uses_by_id(jobid)
+        if uses:
+            before, self.counted[jobid].end = self.counted[jobid].end or 0.0, expiration or inf
+        for account in uses:
+            later = min(expiration or inf, account.end) - min(before, account.end)
+            account.take(held[1:], later)
             self.readmit_for(account)
 
     def readmit_for(self, account: Account) -> None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from math import inf
+from operator import gt
 from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Tuple, TypeVar
 
 from flux.resource.ResourceCount import ResourceCount
-from flux.scheduler.admission import CountedRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import name_of
@@ -156,6 +156,7 @@ class Use:
         promised (list): the same, in which starts are promised: none in strict order
         pending (list): what all pending jobs may add together, per dimension in `promised`
         waiting (dict): key of a deferral -> {use: what each of the jobs deferred with it needs}
+        lowest (list): the lowest maximum in a pending job's bounds, per dimension
     """
 
     __slots__ = (
@@ -163,6 +164,7 @@ class Use:
         "entry",
         "jobs",
         "key",
+        "lowest",
         "pending",
         "promised",
         "rule",
@@ -179,11 +181,25 @@ class Use:
         self.used: list[Any] = [0] * len(most)
         self.pending: list[Any] = [0] * len(most)
         self.waiting: dict[Any, dict[Use, Any]] = {}
+        self.lowest: list[float] = [inf] * len(most)
 
     def bounds_for(self, job: PendingJob, needs: Any, least: tuple[int, int, int]) -> list[Bound]:
         """Return the bounds within which a pending job may start with the minimum numbers of cores
         and GPUs of its request, on any nodes. `least`: these, and the minimum number of nodes."""
         return []
+
+    def watch(self, bounds: Iterable[Bound] = ()) -> None:
+        """Note bounds of a pending job. Watch this use (`AdmissionControl.watched`) if one of all
+        is exceeded."""
+        for numbers, at, most in bounds:
+            if numbers is self.used and most < self.lowest[at]:
+                self.lowest[at] = most
+        if any(map(gt, self.used, self.lowest)):
+            self.rule.host.admission.watched.add(self)
+
+    def is_calm(self) -> bool:
+        """Whether this use need not be watched."""
+        return not self.waiting and not any(map(gt, self.used, self.lowest))
 
     def adds(
         self, needs: Any, job: PendingJob | None = None, held: Holding | None = None
@@ -215,18 +231,32 @@ class Use:
     def count_pending(self, needs: Any, times: float) -> None:
         """Count the minimum of a pending job: `times` 1 when it arrives, -1 when it is pending no
         more."""
-        pending = self.pending
-        for at, _ in self.promised:
-            pending[at] += times * needs[at]
+        for at, number in self.needs_pending(needs):
+            self.pending[at] += times * number
 
-    def note_held(self, jobid: int, needs: Any, more: Holding, jobs: int, now: float) -> None:
-        """Called when the resources that a job holds have changed.
+    def needs_pending(self, needs: Any) -> list[tuple[int, float]]:
+        """Return ``(index, number)`` of what a job adds to `pending`."""
+        return [(at, needs[at]) for at, _ in self.promised]
 
-        Args:
-            more (Holding): the resources taken; if freed, with numbers below 0
-            jobs (int): 1 if it has started, 0 if it has freed some resources, -1 if all
-            now (float): the time, seconds since the epoch
-        """
+    def counts(self, needs: Any, held: Holding) -> list[tuple[int, int]]:
+        """Return ``(index, number)`` of what a job that holds `held` adds to `used`, apart from what
+        `note_held` counts."""
+        return []
+
+    def is_told(self, needs: Any) -> bool:
+        """Whether `note_held` is called although this use is not watched."""
+        return True
+
+    def note_held(self, jobid: int, needs: Any, held: Holding, sign: int, now: float) -> None:
+        """Called when a job holds `held` (`sign` is 1), or does not hold it any more (-1): when it
+        starts and ends, and both if it frees a part."""
+
+    def settle(self) -> None:
+        """Called of a watched use when a job has freed resources: readmit jobs that wait for it."""
+        if self.waiting:
+            self.rule.readmit_for(self)
+        if self.is_calm():
+            self.rule.host.admission.watched.discard(self)
 
     def waits_no_more(self, jobid: int) -> None:
         """Called when a job has started, was canceled, or is deferred for another cause."""
@@ -234,6 +264,7 @@ class Use:
     def without_jobs(self) -> None:
         """Called when its last job has ended or was canceled: drop it, if it is for a key."""
         self.rule.uses.pop((self.entry.name, self.key), None)
+        self.rule.host.admission.watched.discard(self)
 
 
 class ScopedUse(Use):
@@ -271,7 +302,7 @@ class Denied(ValueError):
         self.entry = entry
 
 
-class CountingRule(CountedRule, TableRule):
+class CountingRule(TableRule):
     """Counts what jobs hold, by the entries of its table. Its `check` is called only while one of a
     job's bounds (`Use.bounds_for`) is exceeded; when these change, it calls
     ``host.admission.recount()``. A subclass implements:
@@ -279,7 +310,7 @@ class CountingRule(CountedRule, TableRule):
     - ``uses_of(userid, attributes)``: return the uses in which a job counts;
     - ``read_job(job, uses, attributes)``: return what a new pending job needs of each of its uses, or
       raise ValueError if it can never run;
-    - ``found(job, uses, attributes)``: the same of a job found running, counted as pending first;
+    - ``found(job, uses, attributes)``: the same of a job found running;
     - ``sentence(use, at, job)``: why too little is left for a job in a dimension; None: for any job.
 
     It may also have:
@@ -311,7 +342,8 @@ class CountingRule(CountedRule, TableRule):
     def configure(self, entries: dict[str, Any]) -> None:
         self.uses.clear()
         for record in self.counted.values():
-            record.uses.pop(self.name, None)
+            if record.uses.pop(self.name, None):
+                record.tally = None
         self.host.admission.recount()
 
     # -- the life of a job -------------------------------------------------------------------------
@@ -322,15 +354,15 @@ class CountingRule(CountedRule, TableRule):
         if uses:
             self._enter(job.jobid, userid, self.read_job(job, uses, attributes))
 
-    def _enter(self, jobid: int, userid: int, uses: dict[Any, Any]) -> Counted:
-        """Count a job, with what it needs of each of its uses."""
+    def _enter(self, jobid: int, userid: int, uses: dict[Any, Any], pending: int = 1) -> Counted:
+        """Count a job, with what it needs of each of its uses. `pending`: 1 if it is pending, or 0."""
         record = self.counted.get(jobid)
         if record is None:
             record = self.counted[jobid] = Counted(userid)
-        record.uses[self.name] = uses
+        record.uses[self.name], record.tally = uses, None
         for use, needs in uses.items():
             use.jobs += 1
-            use.count_pending(needs, 1)
+            use.count_pending(needs, pending)
         return record
 
     def cancel(self, jobid: int) -> None:
@@ -365,11 +397,20 @@ class CountingRule(CountedRule, TableRule):
         userid = job.userid if isinstance(job.userid, int) else -1
         uses = self.uses_of(userid, job.attributes)
         if uses:
-            held = self.host.admission.held_by(job.jobid)
-            record = self._enter(job.jobid, userid, self.found(job, uses, job.attributes))
-            record.userid, record.held = userid, held
-            for use, needs in record.uses[self.name].items():
-                use.note_held(job.jobid, needs, held, 1, self.host.now())
+            admission, jobid, now = self.host.admission, job.jobid, self.host.now()
+            held, needs = admission.held_by(jobid), self.found(job, uses, job.attributes)
+            before = self.counted.get(jobid)
+            if before is not None and before.held is not None:  # another rule counts it
+                admission.count(jobid, before, before.held, -1, now)
+            record = self._enter(jobid, userid, needs, 0)
+            record.userid, record.held, record.end = userid, held, job.end
+            admission.count(jobid, record, held, 1, now)
+
+    def wait(self, uses: Iterable[Any], key: Hashable, needs: dict[Any, Any]) -> None:
+        """Note in some uses that jobs deferred with a key wait until there is room for `needs`."""
+        for use in uses:
+            use.waiting[key] = needs
+            self.host.admission.watched.add(use)
 
     def readmit_for(self, use: Any) -> None:
         """Readmit the jobs that wait for a use and may start now."""
@@ -383,6 +424,8 @@ class CountingRule(CountedRule, TableRule):
                 self.host.readmit_in_turn(self, key, 1 if room == inf else room)
 
     def has_room(self, job: PendingJob, key: Hashable, is_offered: bool) -> bool:
+        """Whether there can be room for `job`, deferred with a key. `is_offered`: whether the pool
+        certainly has an offer for it."""
         for use in self.uses_by_id(job.jobid):
             if key in use.waiting:
                 return room_for(use.waiting[key]) >= 1
@@ -487,11 +530,13 @@ class ScopedRule(CountingRule):
         # It is certain to start if all pending jobs fit together. The numbers of cores and GPUs are
         # unknown for whole nodes of several kinds.
         cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
-        for use in self.binding(uses):
+        for use in uses:
             if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
                 return False
-            if use.over(use.pending) is not None:
-                return False
+            used, pending = use.used, use.pending
+            for at, most in use.bounds:
+                if used[at] + pending[at] > most:
+                    return False
         return True
 
     def why(self, job: PendingJob) -> str | None:

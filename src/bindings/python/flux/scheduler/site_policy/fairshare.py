@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
+from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from flux.scheduler.disclosure import Owned
@@ -90,30 +91,24 @@ def read_entry(key: str, value: Any) -> Any:
 
 
 class Associated(Use):
-    """The jobs of an association, its key. What a job needs is the time from which to count it if
-    it was found running, seconds since the epoch; else infinite."""
+    """The jobs of an association, its key; `Use.pending` has the number of pending ones."""
 
-    __slots__ = ("waits",)
+    __slots__ = ()
 
     rule: FairShareRule
 
     def __init__(self, rule: FairShareRule, key: Association) -> None:
-        super().__init__(rule, None, key)
-        self.waits = 0  # number of its pending jobs
+        super().__init__(rule, None, key, (None,))
 
-    def count_pending(self, needs: float, times: float) -> None:
-        self.waits += int(times)
+    def needs_pending(self, needs: None) -> list[tuple[int, float]]:
+        return [(0, 1)]
 
-    def note_held(self, jobid: int, needs: float, more: Holding, jobs: int, now: float) -> None:
-        _, nodes, cores, gpus = more
-        rule, since = self.rule, inf
-        if jobs > 0:
-            self.waits -= 1
-            since = needs
-        by_node, by_core, by_gpu = rule.weights
-        rate = nodes * by_node + cores * by_core + gpus * by_gpu
-        rule.usage.change(self.key, rate, now, since)
-        rule.changed()
+    def note_held(self, jobid: int, needs: None, held: Holding, sign: int, now: float) -> None:
+        _, nodes, cores, gpus = held
+        by_node, by_core, by_gpu = self.rule.weights
+        rate = sign * (nodes * by_node + cores * by_core + gpus * by_gpu)
+        self.rule.usage.change(self.key, rate, now)
+        self.rule.changed()
 
     def without_jobs(self) -> None:
         del self.rule.uses[self.key]
@@ -190,11 +185,16 @@ class FairShareRule(CountingRule):
             self._arm(self.host.now(), 1)
         self.changed()
 
-    def read_job(self, job: PendingJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
-        return dict.fromkeys(uses, inf)
+    def read_job(self, job: Any, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        return dict.fromkeys(uses)
 
-    def found(self, job: RunningJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
-        return dict.fromkeys(uses, self.usage.found(job.jobid))
+    found = read_job
+
+    def hello(self, job: RunningJob) -> None:
+        super().hello(job)
+        for use in self.uses_by_id(job.jobid):  # what no scheduler has counted
+            rate = sum(map(mul, self.host.admission.held_by(job.jobid)[1:], self.weights))
+            self.usage.charge(use.key, rate, self.usage.found(job.jobid), self.host.now())
 
     def cancel(self, jobid: int) -> None:
         super().cancel(jobid)
@@ -257,7 +257,7 @@ class FairShareRule(CountingRule):
     def _period_ends(self) -> None:
         self._timer = None
         self.usage.forget_negligible(self.host.now())
-        if not any(use.waits for use in self.uses.values()):
+        if not any(use.pending[0] for use in self.uses.values()):
             self._levels.clear()
         elif self._in_force:
             self._sort()
@@ -303,7 +303,9 @@ class FairShareRule(CountingRule):
         """Return the levels of the associations with pending jobs, as used for sorting."""
         uses = self.uses
         return {
-            key: level for key, level in self._levels.items() if key in uses and uses[key].waits
+            key: level
+            for key, level in self._levels.items()
+            if key in uses and uses[key].pending[0]
         }
 
     # -- answers -----------------------------------------------------------------------------------
@@ -341,7 +343,7 @@ class FairShareRule(CountingRule):
         }
         used = self._used_at(answer["now"]).by_associations if self.entries else {}
         total = sum(used.values())
-        jobs = {key: (use.waits, use.jobs - use.waits) for key, use in self.uses.items()}
+        jobs = {key: (use.pending[0], use.jobs - use.pending[0]) for key, use in self.uses.items()}
         yield
         known = sorted({*used, *jobs}, key=lambda one: (one[0], user_name(one[1])))
         banks = sorted({*self._banks, *(bank for bank, _ in known)})

@@ -54,6 +54,50 @@ class Holding(NamedTuple):
 NOTHING = Holding()
 
 
+class Tally:
+    """How a job with some needs is counted, pending or running. Jobs with equal needs share it.
+
+    Args:
+        needs: each use in which it counts (`flux.scheduler.site_policy.counting.Use`), with what it
+            needs of it
+        held (Holding): what it holds, or of a pending job the minimum
+
+    Attributes:
+        uses (list): the uses
+        told (list): of `needs`, those uses whose `Use.note_held` is called though none of all is
+            watched (`AdmissionControl.watched`)
+        pending (list): ``(numbers, index, number)``: ``numbers[index]`` falls by `number` when it
+            starts
+        steps (list): ``(use, numbers, index, number)``: ``numbers[index]`` grows then, and falls when
+            it has ended
+        is_exact (bool): whether a pending job takes `held` on any ranks
+        bounds (list): ``(numbers, index, maximum)``: a pending job may start while no
+            ``numbers[index]`` is above its maximum
+        version (int): number of the last change of counting rules that is in `bounds`
+    """
+
+    is_exact, version = False, -1
+
+    def __init__(self, needs: tuple[tuple[Any, Any], ...], held: Holding) -> None:
+        self.needs, self.held, self.uses = needs, held, [use for use, _ in needs]
+        self.told = [(use, each) for use, each in needs if use.is_told(each)]
+        self.pending = [
+            (use.pending, *one) for use, each in needs for one in use.needs_pending(each)
+        ]
+        self.steps = [
+            (use, use.used, *one) for use, each in needs for one in use.counts(each, held)
+        ]
+        self.bounds: list[tuple[list[Any], int, float]] = []
+        self._others: dict[Any, Tally] = {}
+
+    def of(self, held: Holding) -> Tally:
+        """Return how the job is counted if it holds `held`."""
+        numbers = held[1:]
+        if numbers not in self._others:
+            self._others[numbers] = Tally(self.needs, held)
+        return self._others[numbers]
+
+
 class Counted:
     """The record of a job that rules count, or that holds resources on ranks that have left.
 
@@ -61,15 +105,24 @@ class Counted:
         uses (dict): name of a rule -> {`flux.scheduler.site_policy.counting.Use` in which the job counts:
             what it needs of that}
         userid (int): its user; -1 if unknown
-        held (Holding or None): its resources; None while it is pending
+        held (Holding or None): its resources; None while it is pending; without `ranks` if their
+            numbers were known beforehand (`AdmissionControl.held_by`)
+        end (float or None): its latest end, as budgets count it, seconds since the epoch
+        tally (Tally or None): how it is counted; None: to be made
     """
 
-    __slots__ = ("held", "userid", "uses")
+    __slots__ = ("end", "held", "tally", "userid", "uses")
 
     def __init__(self, userid: int) -> None:
         self.uses: dict[str, dict[Any, Any]] = {}
         self.userid = userid
         self.held: Holding | None = None
+        self.end: float | None = None
+        self.tally: Tally | None = None
+
+    def needs(self) -> tuple[tuple[Any, Any], ...]:
+        """Return the uses in which the job counts, with what it needs of each."""
+        return tuple([pair for uses in self.uses.values() for pair in uses.items()])
 
 
 def holding_of(pool: ResourcePool, jobid: int) -> Holding:

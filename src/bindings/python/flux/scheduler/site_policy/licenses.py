@@ -184,14 +184,15 @@ class LicenseUse(Use):
         # Of a planned one, a start may be promised when jobs with a known end have ended.
         return (needs - self.rule.returning(self),)
 
-    def note_held(self, jobid: int, needs: int, more: Holding, jobs: int, now: float) -> None:
-        if not jobs:
-            return  # its program may still run
+    def counts(self, needs: int, held: Holding) -> list[tuple[int, int]]:
+        return [(0, needs)]  # until its final free: its program may still run
+
+    def is_told(self, needs: int) -> bool:
+        return self.entry.plan
+
+    def note_held(self, jobid: int, needs: int, held: Holding, sign: int, now: float) -> None:
         if self.entry.plan:
-            self.rule.note_planned(jobid, self, needs, jobs > 0)
-        self.used[0] += jobs * needs
-        if jobs < 0 and self.waiting:
-            self.rule.readmit_for(self)
+            self.rule.note_planned(jobid, self, needs, sign > 0)
 
     @property
     def in_use(self) -> int:
@@ -293,6 +294,7 @@ class LicenseRule(CountingRule):
         use, found = self.uses[name], self.readings.get(self.entries[name].elsewhere or "")
         before, use.elsewhere = use.elsewhere, 0 if found is None else found.counts.get(name, 0)
         use.used[0] += use.elsewhere - before
+        use.watch()
 
     def _age(self, name: str) -> tuple[float | None, bool]:
         """Return the age of that number in seconds, or None before the first reading; and whether
@@ -342,8 +344,7 @@ class LicenseRule(CountingRule):
         found = self.first_over(job, uses)
         if found is not None:
             key = tuple(uses.items())
-            for use in uses:
-                use.waiting[key] = uses
+            self.wait(uses, key, uses)
             return Deferral(lambda: self.sentence(*found, job), key=key)
         if self.planned and uses:
             short = self._short_of(job)

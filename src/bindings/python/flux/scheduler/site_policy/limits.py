@@ -103,11 +103,12 @@ def read_limit(key: str, value: Any) -> Limit:
 
 
 class LimitUse(ScopedUse):
-    """The use of a limit by the jobs of one key. `Use.used`: their holdings. A job needs the minimum
-    that its request takes on the ranks at its arrival, an `Amount`.
+    """The use of a limit by the jobs of one key. `Use.used`: their holdings; the unlimited dimensions
+    are counted in `LimitRule.report` alone. A job needs the minimum that its request takes on the
+    ranks at its arrival, an `Amount`.
 
     Attributes:
-        ranks (RankCounts): the jobs' ranks, if nodes are limited; else None
+        ranks (RankCounts): the ranks of jobs that may share them, if nodes are limited; else None
         head (PendingJob): the first job that has waited for a strict limit, and waits for it or for
             resources; later ones must leave its needs; None: there is none
         demoted (set): ids of jobs that were over a soft limit
@@ -140,7 +141,7 @@ class LimitUse(ScopedUse):
         takes = self.rule.host.facts.most_nodes(job.resource_request), *least[1:], 1
         found += [(self.used, at, most - takes[at]) for at, most in self.bounds]
         if self.entry.strict:
-            found.append((self.used, 0, -1))  # a job ahead may wait for it
+            found.append(([0], 0, -1))  # a job ahead may wait for it
         return found
 
     def adds(
@@ -185,30 +186,33 @@ class LimitUse(ScopedUse):
             self.head = None
             self.rule.readmit_for(self)  # others waited behind it
 
-    def note_held(self, jobid: int, needs: Amount, more: Holding, jobs: int, now: float) -> None:
-        ranks, nodes, cores, gpus = more
-        used, on = self.used, self.ranks
-        used[1] += cores
-        if gpus:
-            used[2] += gpus
-        used[JOBS] += jobs
-        if on is not None:
-            if needs.nodes:
-                on.ranks ^= ranks  # whole nodes, which no other job has
-                used[0] += nodes
+    def counts(self, needs: Amount, held: Holding) -> list[tuple[int, int]]:
+        amounts = Amount(*held[1:], 1)
+        return [(at, amounts[at]) for at, _ in self.bounds if at or needs.nodes]
+
+    def is_told(self, needs: Amount) -> bool:
+        return self.ranks is not None and not needs.nodes
+
+    def note_held(self, jobid: int, needs: Amount, held: Holding, sign: int, now: float) -> None:
+        on, ranks = self.ranks, held.ranks
+        if on is not None and not needs.nodes:
+            if sign > 0:
+                self.used[0] += popcount(ranks & ~on.ranks)
+                on.add(ranks)
+                self.watch()
             else:
-                (on.add if jobs > 0 else on.remove)(ranks)
-                used[0] = popcount(on.ranks)
-        if jobs > 0:
-            for at, _ in self.promised:
-                self.pending[at] -= needs[at]
-            if self.certain or self.head is not None:
-                self.waits_no_more(jobid)
-            return
-        if self.waiting or self.demoted:
-            if self.demoted and self.over(Amount(jobs=1)) is None:
-                self.rule.promote(self)
-            self.rule.readmit_for(self)
+                on.remove(ranks)
+                self.used[0] -= popcount(ranks & ~on.ranks)
+        if sign > 0 and (self.certain or self.head is not None):
+            self.waits_no_more(jobid)
+
+    def settle(self) -> None:
+        if self.demoted and self.over(Amount(jobs=1)) is None:
+            self.rule.promote(self)
+        super().settle()
+
+    def is_calm(self) -> bool:
+        return super().is_calm() and not (self.certain or self.demoted or self.head is not None)
 
 
 class LimitRule(ScopedRule):
@@ -220,6 +224,7 @@ class LimitRule(ScopedRule):
     parse = staticmethod(read_limit)
     new_use = LimitUse
     are_promised = True
+    _some_are_soft = True
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -227,6 +232,7 @@ class LimitRule(ScopedRule):
         for use in self.uses.values():
             self.promote(use)
         super().configure(entries)
+        self._some_are_soft = any(limit.soft for limit in entries.values())
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -268,6 +274,8 @@ class LimitRule(ScopedRule):
 
     def binding(self, uses: dict[LimitUse, Any]) -> dict[LimitUse, Any]:
         # A job may run over a soft limit.
+        if not self._some_are_soft:
+            return uses
         return {use: needs for use, needs in uses.items() if not use.entry.soft}
 
     def has_room(self, job: PendingJob, key: Any, is_offered: bool) -> bool:
@@ -352,13 +360,12 @@ class LimitRule(ScopedRule):
             return deferral
         if limit.soft:
             use.demoted.add(job.jobid)
+            self.host.admission.watched.add(use)
             self.host.call_at(self.host.now(), partial(self._demote, job.jobid))
             return deferral
         if limit.strict:
             self._note_head(use, job)
-        waits: dict[Any, Amount] = dict.fromkeys(self.binding(uses), needs)
-        for one in uses:
-            one.waiting[key] = waits
+        self.wait(uses, key, dict.fromkeys(self.binding(uses), needs))
         return deferral
 
     def sentence(
@@ -397,7 +404,7 @@ class LimitRule(ScopedRule):
         # With promises the offer also depends on the job's limit.
         length = job.limit if self.host.decision.looks_past_heads else None
         key = (tuple(uses), least, shape, length)
-        use.waiting[key] = dict.fromkeys(self.binding(uses), least)
+        self.wait([use], key, dict.fromkeys(self.binding(uses), least))
         self.host.admission.offers[self, key] = shape
         others: Iterable[Any] = self._smaller(job, uses)
         if DIMENSIONS[at] == "gpus" and not least.gpus:
@@ -427,16 +434,17 @@ class LimitRule(ScopedRule):
             yield request.on_ranks(own)
 
     def is_certain(self, job: PendingJob, uses: dict[LimitUse, Amount]) -> bool:
-        if not super().is_certain(job, uses):
-            return False
         binding = self.binding(uses)
-        # The number of nodes is unknown for a job that may share them.
-        if any(use.ranks is not None and not needs.nodes for use, needs in binding.items()):
+        if not super().is_certain(job, binding):
             return False
+        for use, needs in binding.items():
+            if use.ranks is not None and not needs.nodes:
+                return False  # the number of nodes is unknown for a job that may share them
         for use in binding:  # later jobs leave its needs
             if job.jobid not in use.certain:
                 use.certain[job.jobid] = job
                 use.count_claims(fit=True)
+                self.host.admission.watched.add(use)
         # Later jobs may take it over a soft limit, and then go ahead of it.
         return len(binding) == len(uses)
 
@@ -493,7 +501,7 @@ class LimitRule(ScopedRule):
         """Return when enough jobs of a key will have ended to make room for another, and the last
         of these.  O(running jobs)."""
         ends = sorted(
-            (self.host.running[jobid].end, jobid, record.held)
+            (self.host.running[jobid].end, jobid, self.host.admission.held_by(jobid))
             for jobid, record, one, _ in self.counts_in(self.host.running)
             if one is use and record.held is not None
         )
@@ -506,14 +514,19 @@ class LimitRule(ScopedRule):
         return None, None
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
+        total: dict[LimitUse, Amount] = {}
         ranks: dict[LimitUse, int] = {}
-        for _, record, use, _ in self.counts_in(self.host.running):
+        for jobid, record, use, _ in self.counts_in(self.host.running):
             if record.held is not None:
-                ranks[use] = ranks.get(use, 0) | record.held.ranks
+                on, _, cores, gpus = self.host.admission.held_by(jobid)
+                ranks[use] = ranks.get(use, 0) | on
+                total[use] = total.get(use, NONE).plus(Amount(0, cores, gpus, 1))
                 yield None
         for use in self.uses.values():
-            if use.ranks is None:
-                use.used[0] = popcount(ranks.get(use, 0))
+            found = total.get(use, NONE)._replace(nodes=popcount(ranks.get(use, 0)))
+            for at, most in enumerate(use.entry.most):
+                if most is None:
+                    use.used[at] = found[at]
         yield from super().report(caller)
 
     def figures(self, use: LimitUse) -> dict[str, Any]:

@@ -221,8 +221,8 @@ class SharingRule(TableRule):
         sharer = self._jobs.get(job.jobid)
         if sharer is not None:
             record = self.host.admission.counted.get(job.jobid)
-            held = None if record is None else record.held
-            on = self.host.resources.held_ranks(job.jobid) if held is None else held.ranks
+            on = 0 if record is None or record.held is None else record.held.ranks
+            on = on or self.host.resources.held_ranks(job.jobid)
             self._claims.enter(job.jobid, sharer.claimant, on)
             if job.jobid in self._slots:
                 alloc.nslots = self._slots.pop(job.jobid)

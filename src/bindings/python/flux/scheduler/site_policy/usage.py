@@ -70,14 +70,15 @@ class Usage:
         self._asked_at = inf
         self._found: set[int] = set()
 
-    def change(self, key: tuple[Any, ...], rate: float, now: float, since: float = inf) -> None:
-        """Change the use per second by a key's jobs by `rate` from `now` on, counted since `since`.
-        O(1)."""
+    def charge(self, key: tuple[Any, ...], rate: float, since: float, now: float) -> None:
+        """Add the use by `rate` from a time to `now`."""
+        self.add(key, self._grown((0.0, rate, since), now)[0], now)
+
+    def change(self, key: tuple[Any, ...], rate: float, now: float) -> None:
+        """Change the use per second by a key's jobs by `rate` from `now` on.  O(1)."""
         amount, before, then = self._entries[key] if key in self._entries else (0.0, 0.0, now)
         if then < now:
             amount, before, _ = self._grown((amount, before, then), now)
-        if since < now:
-            amount += self._grown((0.0, rate, since), now)[0]
         self._entries[key] = (amount, before + rate, now)
         if not self.has_changed:
             self.touch()
