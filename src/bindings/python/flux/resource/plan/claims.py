@@ -9,7 +9,7 @@ ends. In a plan, a claim is part of a use and of a demand (``availability.py``).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable
 
 from flux.resource.pool.rank_counts import RankCounts
 from flux.resource.request import Claimant
@@ -24,70 +24,84 @@ class Claims:
 
     def __init__(self) -> None:
         self.running: dict[int, tuple[Claimant, int]] = {}
-        #: jobs of a claimant on each rank; of a key, by kind of claim, on each rank that they claim
-        self._on: defaultdict[Claimant, RankCounts] = defaultdict(RankCounts)
+        #: jobs of a key, by kind of claim, on each rank that they claim
         self._claimed: defaultdict[tuple[int, Hashable], RankCounts] = defaultdict(RankCounts)
-        #: by kind of claim, the keys that claim each rank
-        self._keys: defaultdict[int, RankCounts] = defaultdict(RankCounts)
-        #: `Claimant.where` -> number of claimants in `_on`; and the only one, if there is one
+        #: by kind of claim, masks of the ranks claimed by a key, and by several
+        self._any: defaultdict[int, int] = defaultdict(int)
+        self._several: defaultdict[int, int] = defaultdict(int)
+        #: `Claimant.where` -> number of running jobs; and jobs of a claimant on each rank, once jobs
+        #: have claimed on different ranks
         self._wheres: Counter[tuple[int, ...]] = Counter()
-        self._only_where: tuple[int, ...] | None = None
+        self._on: defaultdict[Claimant, RankCounts] | None = None
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """Add a job on some ranks."""
         if not ranks:
             return  # the last may be freed, or leave, before the job's final free
         self.running[jobid] = (claimant, ranks)
-        if claimant not in self._on:
-            self._count_where(claimant.where, 1)
-        self._on[claimant].add(ranks)
+        self._wheres[claimant.where] += 1
+        if self._on is not None:
+            self._on[claimant].add(ranks)
         for kind, (key, where) in enumerate(zip(*claimant)):
             if ranks & where:
                 claimed = self._claimed[kind, key]
-                self._keys[kind].add(ranks & where & ~claimed.ranks)
+                new = ranks & where & ~claimed.ranks
+                self._several[kind] |= new & self._any[kind]
+                self._any[kind] |= new
                 claimed.add(ranks & where)
 
     def leave(self, jobid: int, ranks: int) -> None:
         """Take a job off some of its ranks; forget it if it has no other."""
         claimant, held = self.running.pop(jobid)
         left = held & ranks
+        if self._on is not None:
+            self._on[claimant].remove(left)
+            if not self._on[claimant].ranks:
+                del self._on[claimant]
         if left != held:
             self.running[jobid] = (claimant, held & ~ranks)
-        on = self._on[claimant]
-        on.remove(left)
-        if not on.ranks:
-            del self._on[claimant]
-            self._count_where(claimant.where, -1)
+        elif self._wheres[claimant.where] > 1:
+            self._wheres[claimant.where] -= 1
+        else:
+            del self._wheres[claimant.where]
         for kind, (key, where) in enumerate(zip(*claimant)):
             if left & where:
                 claimed = self._claimed[kind, key]
                 claimed.remove(left & where)
-                self._keys[kind].remove(left & where & ~claimed.ranks)
+                gone = left & where & ~claimed.ranks
                 if not claimed.ranks:
                     del self._claimed[kind, key]
+                self._any[kind] &= ~gone
+                if gone & self._several[kind]:
+                    self._any[kind] = self._several[kind] = 0
+                    for (other, _), on in self._claimed.items():
+                        if other == kind:
+                            self._several[kind] |= on.ranks & self._any[kind]
+                            self._any[kind] |= on.ranks
 
-    def _count_where(self, where: tuple[int, ...], more: int) -> None:
-        wheres = self._wheres
-        wheres[where] += more
-        if not wheres[where]:
-            del wheres[where]
-        self._only_where = next(iter(wheres)) if len(wheres) == 1 else None
-
-    def by_claimant(self) -> Iterator[tuple[Claimant, int]]:
-        """Yield each claimant with running jobs, and the mask of their ranks."""
-        for claimant, on in self._on.items():
-            yield claimant, on.ranks
+    def by_claimant(self) -> Iterable[tuple[Claimant, int]]:
+        """Return each claimant with running jobs, and the mask of their ranks.  O(jobs)."""
+        found: dict[Claimant, int] = {}
+        for claimant, ranks in self.running.values():
+            found[claimant] = found.get(claimant, 0) | ranks
+        return found.items()
 
     def apart_from(self, claimant: Claimant) -> int:
         """Return a mask of the ranks closed to a job now: those that others claim, and those with
         others that it would claim itself.  O(kinds of claim) masks if all jobs claim on the same
         ranks, else O(claimants)."""
-        ranks = 0
-        if claimant.where == self._only_where:
+        ranks, wheres = 0, self._wheres
+        if not wheres:
+            return 0
+        if len(wheres) == 1 and claimant.where in wheres:
             for kind, key in enumerate(claimant.keys):
                 own = self._claimed[kind, key].ranks if (kind, key) in self._claimed else 0
-                ranks |= self._keys[kind].ranks & ~own | self._keys[kind].several
+                ranks |= self._any[kind] & ~own | self._several[kind]
             return ranks
+        if self._on is None:
+            self._on = defaultdict(RankCounts)
+            for other, held in self.running.values():
+                self._on[other].add(held)
         for other, on in self._on.items():
             ranks |= on.ranks & claimant.apart_from(other)
         return ranks
