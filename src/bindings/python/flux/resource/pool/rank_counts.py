@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from flux.resource.pool.masks import popcount
-
 
 class RankCounts:
     """Counts of jobs on each rank.
@@ -13,8 +11,7 @@ class RankCounts:
     operations on masks, on any number of ranks.
 
     Attributes:
-        ranks (int): mask of the ranks with a job; those of a job that is alone there may be entered
-            here only
+        ranks (int): mask of the ranks with a job
     """
 
     __slots__ = ("_digits", "ranks")
@@ -49,15 +46,3 @@ class RankCounts:
         while digits and not digits[-1]:
             digits.pop()
         self.ranks &= left | ~ranks
-
-    @property
-    def several(self) -> int:
-        """A mask of the ranks with at least two jobs.  O(log jobs on a rank) masks."""
-        ranks = 0
-        for digit in self._digits[1:]:
-            ranks |= digit
-        return ranks
-
-    def __len__(self) -> int:
-        """Return the number of ranks with a job.  O(1) masks."""
-        return popcount(self.ranks)

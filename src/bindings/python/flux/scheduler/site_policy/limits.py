@@ -514,19 +514,18 @@ class LimitRule(ScopedRule):
         return None, None
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        total: dict[LimitUse, Amount] = {}
-        ranks: dict[LimitUse, int] = {}
+        total: dict[LimitUse, Amount] = {}  # `nodes` is a mask
         for jobid, record, use, _ in self.counts_in(self.host.running):
             if record.held is not None:
                 on, _, cores, gpus = self.host.admission.held_by(jobid)
-                ranks[use] = ranks.get(use, 0) | on
-                total[use] = total.get(use, NONE).plus(Amount(0, cores, gpus, 1))
+                nodes, *others = total.get(use, NONE).plus(Amount(0, cores, gpus, 1))
+                total[use] = Amount(nodes | on, *others)
                 yield None
         for use in self.uses.values():
-            found = total.get(use, NONE)._replace(nodes=popcount(ranks.get(use, 0)))
+            nodes, *others = total.get(use, NONE)
             for at, most in enumerate(use.entry.most):
                 if most is None:
-                    use.used[at] = found[at]
+                    use.used[at] = (popcount(nodes), *others)[at]
         yield from super().report(caller)
 
     def figures(self, use: LimitUse) -> dict[str, Any]:
