@@ -120,6 +120,7 @@ def test_order_of_requests(inst):
     low, high = inst.submit(urgency=5), inst.submit(urgency=20)
     inst.advance(1)
     same = inst.submit(urgency=20)
+    urgency(inst, low, 10)
     inst.load_sched()
     assert seen(inst) == [("alloc", high), ("alloc", same), ("alloc", low)]
     assert inst.sched.count == 3

@@ -8,7 +8,7 @@ import pytest
 
 from flux.jobtap import CURRENT_JOB
 from flux.jobtap.perilogs import MAX_OPEN
-from flux.jobtap.plugin_resources import MAX_WAIT
+from flux.jobtap.plugin_resources import MAX_POSTS_PER_TURN, MAX_WAIT
 from flux.scheduler.testing import jobspec, make_R
 from flux_engine.kernel.service import Service, request
 
@@ -191,6 +191,15 @@ def test_if_removed_is_a_wait_status(inst, p, status):
 
 
 # -- events ----------------------------------------------------------------------------------------------
+
+
+def test_events_without_end(inst, p):
+    p.add_handler("job.event.debug.x", lambda p, t, a: p.event_post(CURRENT_JOB, "debug.x"))
+    id = inst.submit()
+    p.job_subscribe(id)
+    p.event_post(id, "debug.x")
+    assert inst.events(id).count("debug.x") == 1 + MAX_POSTS_PER_TURN
+    assert any("mine.py has posted debug.x to job" in text for text in inst.logged())
 
 
 @pytest.mark.parametrize("severity", [0, 3])

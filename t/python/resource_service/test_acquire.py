@@ -22,6 +22,23 @@ def test_one_holder_at_a_time(four):
     assert first["up"] == "0,2-3" and first["resources"] == vm_R()
 
 
+def test_allocations_are_checked_by_what_the_holder_knows(four):
+    """Of a rank that goes down it may not know for a second."""
+
+    def wrong(rank, after):
+        return told.take(1, vm_R(rank, "0", "vm"), four.kernel.now() + after)
+
+    four.call("drain", targets="0")
+    four.acquire().sent()
+    told = four.service("resource").acquired.told
+    assert wrong("0", 0) == "rank 0 is down"
+    four.call("drain", targets="1")
+    assert (wrong("1", 0.5), wrong("2", 0.5)) == (None, None)
+    four.call("undrain", targets="0")
+    told.give_back(1)
+    assert (wrong("1", 1.5), wrong("0", 1.5)) == ("rank 1 is down", None)
+
+
 def test_guests_and_strangers(four):
     guest = four.client("guest", userid=1234, rolemask=2)
     for topic in ("acquire", "drain", "undrain", "reload", "shrink", "expiration-update"):

@@ -178,6 +178,15 @@ def test_a_rank_that_is_not_there_is_an_error(instance, change):
         getattr(instance, change)("3-4")
 
 
+def test_a_job_on_a_rank_that_is_down_is_an_error(instance):
+    instance.mark_down("2")
+    instance.run_until_idle()
+    instance.scheduler.resources.mark_up("2")  # it forgets that
+    instance.submit(nodes=4)
+    with pytest.raises(SchedulerErrors, match="job ƒ2: rank 2 is down"):
+        instance.run_until_idle()
+
+
 def test_a_scheduler_that_stops_itself_is_gone():
     class Stopping(Guide):
         def resource_update(self):
