@@ -559,6 +559,9 @@ def test_what_explain_says(policy, args):
     }  # fmt: skip
     assert job["rules"] == [{"rule": "limit", "reason": job["reason"]}]
     assert job["fits"] is None  # one node is free, but not for ann
+    rig.alloc(4, nodes(3, queue="batch"), userid=7)  # more than it may ever have
+    (job,) = rig.answer("explain", id=4)["jobs"]
+    assert (job["limit"]["t_again"], job["limit"]["job"]) == (None, None)
 
 
 @POLICIES

@@ -484,7 +484,8 @@ class LimitRule(ScopedRule):
             use, at, needs = deferred[2].over
         else:
             return {"limit": None}
-        when, jobid = self._next_room(use, least)
+        is_never = self._exceeds_alone(use, job) is not None
+        when, jobid = (None, None) if is_never else self._next_room(use, least)
         facts = {
             "name": use.entry.name,
             "whose": use.whose,
