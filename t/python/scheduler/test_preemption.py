@@ -113,6 +113,29 @@ def test_no_job_is_ended_for_one_that_may_not_wait_so_long(policy, max_wait, end
     assert ends or not exceptions(victim)
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+@pytest.mark.parametrize("how", ["cancel", "priority", "limit"])
+def test_a_job_takes_as_soon_as_it_is_the_next_to_start(policy, how):
+    limit = {"per": "user", "banks": ["red"], "max": {"jobs": 0 if how == "limit" else 1}}
+    instance = make(*policy, nodes=1, config={**tables(), "limits": {"one": limit}})
+    victim = standby(instance)
+    ahead = standby(instance, duration=20000, priority=17)
+    taker = batch(instance, duration=20000, priority=16, bank="red", wait=30)
+    if how == "limit":
+        ahead.cancel()
+        instance.advance(30)
+    assert not exceptions(victim)
+    if how == "cancel":
+        ahead.cancel()
+    elif how == "priority":
+        taker.set_priority(18)
+    else:
+        reconfigure(instance, {**instance.config, "limits": {}})
+    instance.advance(5)
+    assert [severity for severity, _ in exceptions(victim)] == [1]
+    assert taker.reason_pending.startswith("1 job of standby ends for it at ")
+
+
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):

@@ -123,6 +123,7 @@ def test_preemptions_are_stored_as_by_the_version_before():
         queue_names=None,
         admission=SimpleNamespace(engage=lambda *args: None),
         placeholders=None,
+        tell_of_passes=lambda *args: None,
     )
     rule = PreemptionRule(host, errors=None)
     rule.configure({"low": read_class("low", {"queues": ["low"]})})

@@ -259,9 +259,9 @@ class Passes:
         self.keeps_going = False
         #: called when a pass was requested or has ended, or a start was sent; may be None
         self.changed: Callable[[], None] | None = None
-        #: ``completed(events)`` is called when a pass is completed that began after `events`
-        #: events; may be None
-        self.completed: Callable[[int], None] | None = None
+        #: ``completed(events)`` of each is called when a pass is completed that began after `events`
+        #: events
+        self.completed: list[Callable[[int], None]] = []
         self.events = 0  # number of events so far
         #: number of events when the current pass began, and when the last completed one did
         self._seen = 0
@@ -361,8 +361,8 @@ class Passes:
             if seconds is not None and self.pace.passed(seconds):
                 self.errors.log.debug(f"sched_delay={self.pace.delay:.6f}")
             self._forecast_after_event()
-            if self.completed is not None:
-                self.completed(self._seen)
+            for completed in self.completed[:]:
+                completed(self._seen)
         if self.changed is not None:
             self.changed()
 

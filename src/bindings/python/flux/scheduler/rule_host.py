@@ -126,10 +126,12 @@ class RuleHost:
         """Return a number that grows with every event followed by a pass."""
         return self._passes.events
 
-    def tell_of_passes(self, completed: Callable[[int], None] | None) -> None:
+    def tell_of_passes(self, completed: Callable[[int], None], tell: bool = True) -> None:
         """Have ``completed(events)`` called when a pass that began after that number of events
-        (`events_seen`) has completed; None: stop. For one rule."""
-        self._passes.completed = completed
+        (`events_seen`) has completed; `tell` false: stop."""
+        told = self._passes.completed
+        if (completed in told) != tell:
+            (told.append if tell else told.remove)(completed)
 
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
         """Store JSON text under a KVS key, then call ``stored()``. Calls during a commit join the

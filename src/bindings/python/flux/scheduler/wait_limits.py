@@ -148,7 +148,7 @@ class WaitLimits(AdmissionRule):
         if self._first_pass:
             self.host.start_schedule()  # they arrived during that pass
         else:
-            self.host.tell_of_passes(None)
+            self.host.tell_of_passes(self.pass_completed, False)
 
     def promised(self, job: PendingJob, when: float | None) -> None:
         """Note a job's promised start (None: the promise was dropped). The job is denied later,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Preemption: running jobs of a low class are ended for a waiting job of a higher class to start.
 
-*Search* (`takers`). After a change, or when a job has waited long enough, victims are chosen for the
+*Search* (`takers`). After a pass, or when a job has waited long enough, victims are chosen for the
 first pending jobs that may preempt others, with the resources that such a job would get, its place.
 Only the job manager knows which jobs are being cleaned up: it is asked whether these victims still
 run, and if one does not, the choice is repeated.
@@ -112,6 +112,7 @@ class PreemptionRule(GivingRule, TableRule):
                 self.errors.report(f"preemptions under way are forgotten: {exc}")
         self.classes.entries = entries
         self.shared.engage()
+        self.host.tell_of_passes(self._pass_completed, bool(entries))
         if not entries:
             for preemption in list(self._active.values()):
                 preemption.give_up("the table was removed", "configuration")
@@ -152,8 +153,6 @@ class PreemptionRule(GivingRule, TableRule):
         preemption = self._active.get(job.jobid)
         if preemption and preemption.job is None and not preemption.in_promise:
             preemption.resume(waiting)
-        elif self.classes.may_take(terms):
-            self._takers.search_soon()
 
     def signature(self, job: PendingJob) -> Hashable:
         waiting = self._waiting.get(job.jobid)
@@ -193,7 +192,6 @@ class PreemptionRule(GivingRule, TableRule):
         if waited is None or waited.terms.cls is None:
             return None
         loan = self._running.enter(job, waited.terms).gives_way_to
-        self._takers.search_soon()
         return {"t_preempt": loan.borrower_started(job.jobid)} if isinstance(loan, Loan) else None
 
     def hello(self, job: RunningJob) -> None:
@@ -214,7 +212,6 @@ class PreemptionRule(GivingRule, TableRule):
             one.try_to_start()
         if preemption is not None:
             preemption.retry_start()
-        self._takers.search_soon()
 
     def extended(self, jobid: int, expiration: float) -> None:
         running = self._running.jobs.get(jobid)
@@ -248,7 +245,9 @@ class PreemptionRule(GivingRule, TableRule):
     def ranks_changed(self, lost: bool) -> None:
         for preemption in list(self._active.values()):
             preemption.ranks_changed()
-        self._takers.search_soon()
+
+    def _pass_completed(self, events: int) -> None:
+        self._takers.search_soon()  # the next job to start may be another
 
     def enter_projection(self) -> None:
         """Called when the scheduler enters a projection."""
