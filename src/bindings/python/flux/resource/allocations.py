@@ -67,17 +67,20 @@ class Allocations:
         self._there = _entries(R)
         self._have.clear()
 
-    def set_up(self, ranks: str, since: float = -inf) -> None:
+    def set_up(self, ranks: str, now: float | None = None, grace: float = 0.0) -> None:
         """Set the ranks (an idset) that are up.
 
         Args:
-            since (float): seconds since the epoch; until then the scheduler may not know of those
-                that went down
+            now (float): the time, seconds since the epoch; None: the scheduler knows of the change
+            grace (float): seconds for which it may not know of the ranks that go down now
         """
         everything = 0
         for there, _ in self._there:
             everything |= there
-        self._going_down, self._since = everything & ~parse_idset(ranks), since
+        if now is None or now > self._since:
+            self._down = self._going_down
+        self._going_down = everything & ~parse_idset(ranks)
+        self._since = -inf if now is None else now + grace
         self._down &= self._going_down
 
     def take(self, jobid: int, R: Any, now: float = inf) -> str | None:

@@ -65,7 +65,7 @@ class AcquireStream:
         # A rank that goes for good is always in "down" too, even one that was down before (RFC 28).
         became_down = idset.union(idset.difference(self._up, up), shrink)
         self._up = up
-        self.told.set_up(idset.encode(up), self.service.kernel.time + self.patience)
+        self.told.set_up(idset.encode(up), self.service.kernel.time, self.patience)
         answer = self._properties(properties or {})
         for key, bounds in (("up", became_up), ("down", became_down), ("shrink", shrink)):
             if bounds:
