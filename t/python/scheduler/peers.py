@@ -74,6 +74,8 @@ def check_tables(instance):
         assert not [use.key for use in firm if use.over((0, 0, 0, 0)) is not None]
         licenses = rules["licenses"].uses.values() if "licenses" in rules else ()
         assert all(use.in_use <= use.entry.usable for use in licenses)
+        uses = [use for rule in rules.values() for use in getattr(rule, "uses", {}).values()]
+        assert sched.admission.watched <= set(uses)
 
 
 def ruled(policy, *rules):

@@ -273,6 +273,7 @@ class BudgetRule(ScopedRule):
             account.begins(now)
             if not account.jobs:
                 del self.uses[key]
+                self.host.admission.watched.discard(account)
         for account, latest, held in self._running(self.counted):
             if account in ended:
                 account.take(held[1:], min(latest, account.end) - account.begin)

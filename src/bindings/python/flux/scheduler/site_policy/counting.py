@@ -340,6 +340,7 @@ class CountingRule(TableRule):
         self.counted: dict[int, Counted] = host.admission.counted
 
     def configure(self, entries: dict[str, Any]) -> None:
+        self.host.admission.watched.difference_update(self.uses.values())
         self.uses.clear()
         for record in self.counted.values():
             if record.uses.pop(self.name, None):
