@@ -569,12 +569,12 @@ def test_the_limit_of_explain_is_that_of_the_reason(policy, args):
     """Job 4 is behind job 2 by the first limit, which it would not exceed, and over the second."""
     limits = {
         "first": {"per": "user", "users": ["7"], "max": {"nodes": 2}, "order": "strict"},
-        "second": {"per": "instance", "max": {"cores": 8}},
+        "second": {"per": "bank", "banks": ["red"], "max": {"jobs": 1}},
     }
     rig = load(policy, args, limits)
     rig.alloc({1: nodes(1, duration=100), 2: nodes(2, duration=100)}, userid=7)
-    rig.arrive(3, nodes(1, duration=100), userid=8)
-    rig.alloc(4, nodes(1, duration=100), userid=7)
+    rig.arrive(3, nodes(1, duration=100, bank="red"), userid=8)
+    rig.alloc(4, nodes(1, duration=100, bank="red"), userid=7)
     (job,) = rig.answer("explain", id=4)["jobs"]
     assert job["reason"] == "limit first: behind ƒ3, which waits for it"
     assert job["limit"]["name"] == "first"
@@ -858,6 +858,37 @@ def test_nothing_is_left_to_the_first_while_it_waits_for_another_limit(policy, a
 
 
 @POLICIES
+def test_nothing_is_left_to_the_first_from_when_another_limit_keeps_it_waiting(policy, args):
+    limits = {
+        "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
+        "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},
+    }
+    rig = load(policy, args, limits, nodes=6)
+    rig.alloc(1, nodes(2, bank="red"), userid=8)
+    rig.alloc(2, nodes(2, bank="red"), userid=7)
+    rig.alloc(3, nodes(1, bank="red"), userid=8)
+    assert rig.started() == [1]
+    rig.alloc(4, nodes(1), userid=7)
+    assert sorted(rig.started()) == [1, 3, 4]
+
+
+@POLICIES
+def test_the_first_keeps_what_is_left_from_when_no_other_limit_keeps_it_waiting(policy, args):
+    limits = {
+        "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},
+        "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
+    }
+    rig = load(policy, args, limits, nodes=6)
+    rig.alloc(1, nodes(2, bank="red"), userid=8)
+    rig.arrive(4, nodes(1), userid=7)
+    rig.arrive(2, nodes(2, bank="red"), userid=7)
+    rig.free(4)
+    rig.alloc(3, nodes(1, bank="red"), userid=8)
+    assert rig.started() == [1, 4]
+    assert rig.reason(3) == "limit strict: behind ƒ3, which waits for it"
+
+
+@POLICIES
 def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, args):
     limits = {
         "strict": {"per": "instance", "max": {"nodes": 3}, "order": "strict"},
@@ -874,10 +905,10 @@ def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, ar
 def test_the_first_of_a_limit_that_comes_to_wait_for_another_is_not_lost(policy, args):
     limits = {
         "user": {"per": "user", "max": {"nodes": 3}, "order": "strict"},
-        "all": {"per": "instance", "max": {"nodes": 3}, "order": "strict"},
+        "all": {"per": "instance", "max": {"nodes": 5}, "order": "strict"},
     }
     rig = load(policy, args, limits, nodes=6)
-    rig.alloc(1, nodes(1), userid=7)
+    rig.alloc(1, nodes(3), userid=7)
     rig.alloc(2, nodes(2), userid=8)
     rig.alloc(3, nodes(1), userid=8)  # the first that waits for `all`
     assert sorted(rig.started()) == [1, 2]

@@ -109,15 +109,17 @@ class LimitUse(ScopedUse):
 
     Attributes:
         ranks (RankCounts): the ranks of jobs that may share them, if nodes are limited; else None
-        head (PendingJob): the first job that has waited for a strict limit, and waits for it or for
-            resources; later ones must leave its needs; None: there is none
+        head (PendingJob): of a strict limit, the first job that waits for it and no other limit, or
+            has waited for it and waits for resources; later ones must leave its needs; None: there
+            is none
+        heads (dict): strict limits whose head counts here, too, or did when it was noted -> None
         demoted (set): ids of jobs that were over a soft limit
         certain (dict): id -> pending job with a promise that this limit is certain to allow
         claims (list): number of `certain` jobs, for which others may have to leave room; and the
             same, or 0 if all pending jobs fit together
     """
 
-    __slots__ = ("certain", "claims", "demoted", "head", "ranks")
+    __slots__ = ("certain", "claims", "demoted", "head", "heads", "ranks")
 
     rule: LimitRule
     entry: Limit
@@ -127,6 +129,7 @@ class LimitUse(ScopedUse):
         self.ranks = None if limit.most[0] is None else RankCounts()
         self.claims = [0, 0]
         self.head: PendingJob | None = None
+        self.heads: dict[LimitUse, None] = {}
         self.demoted: set[int] = set()
         self.certain: dict[int, PendingJob] = {}
 
@@ -205,6 +208,8 @@ class LimitUse(ScopedUse):
                 self.used[0] -= popcount(ranks & ~on.ranks)
         if sign > 0 and (self.certain or self.head is not None):
             self.waits_no_more(jobid)
+        if sign > 0 and self.heads:
+            self.rule.review(self)
 
     def settle(self) -> None:
         if self.demoted and self.over(Amount(jobs=1)) is None:
@@ -224,7 +229,7 @@ class LimitRule(ScopedRule):
     parse = staticmethod(read_limit)
     new_use = LimitUse
     are_promised = True
-    _some_are_soft = True
+    _some_are_soft = _some_are_strict = True
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -233,6 +238,7 @@ class LimitRule(ScopedRule):
             self.promote(use)
         super().configure(entries)
         self._some_are_soft = any(limit.soft for limit in entries.values())
+        self._some_are_strict = any(limit.strict for limit in entries.values())
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -293,46 +299,40 @@ class LimitRule(ScopedRule):
                     return False
         return True
 
-    def readmit_for(self, use: LimitUse) -> None:
-        if use.entry.strict:
-            self._find_head(use)
+    def readmit_for(self, use: Any) -> None:
+        if self._some_are_strict:
+            for key, needs in use.waiting.items():
+                over = [one for one in needs if one.over(needs[one]) is not None] or [use]
+                if len(over) == 1 and over[0].entry.strict:
+                    for group in self.host.admission.deferred.groups(self, key):
+                        self._note_head(over[0], group.first)
         super().readmit_for(use)
 
-    def _find_head(self, use: LimitUse) -> None:
-        """Find the first job that waits for a strict limit, or has waited for it and waits for
-        resources now."""
-        by_id = self.host.admission.deferred.by_id
-        for key in use.waiting:
-            for group in self.host.admission.deferred.groups(self, key):
-                if by_id[group.first.jobid][2].over[0] is use:
-                    self._note_head(use, group.first)
-
     def _note_head(self, use: LimitUse, job: PendingJob) -> None:
-        """Note a job that waits for a strict limit, unless it would wait forever."""
+        """Note a job that waits for a strict limit, unless another keeps it waiting, or it would
+        wait forever."""
         if use.head is None or job < use.head:
             uses = self.binding(self.uses_by_id(job.jobid))
-            if all(self._exceeds_alone(one, job) is None for one in uses):
+            others = {one: needs for one, needs in uses.items() if one is not use}
+            if self.first_over(job, others) is None and self._exceeds_alone(use, job) is None:
                 use.head = job
+                for one in others:
+                    one.heads[use] = None
 
-    def _head_before(self, use: LimitUse, job: PendingJob) -> PendingJob | None:
-        """Return the first job that waits for a strict limit, if it is ahead of a job and no other
-        limit keeps it from starting."""
-        head = use.head
-        if head is None or not head < job:
-            return None
-        found = self.host.admission.deferred.by_id.get(head.jobid)
-        if (
-            found is not None
-            and found[3].is_deferred
-            and (self, found[2].key) not in self.host.admission.offers
-        ):
-            return head if use.over(self.least(head)) is not None else None
-        return head
+    def review(self, use: LimitUse) -> None:
+        """Look for other heads where a limit whose use has grown keeps one waiting."""
+        for one in list(use.heads):
+            needs = None if one.head is None else self.uses_by_id(one.head.jobid).get(use)
+            if needs is None:
+                del use.heads[one]
+            elif use.over(needs) is not None:
+                one.head = None
+                self.readmit_for(one)
 
     def left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
-        head = self._head_before(use, job)
+        head = use.head if use.head is not None and use.head < job else None
         kept = NONE if head is None else self.least(head)
         if use.certain:
             plan = self.host.planning.current()
@@ -378,8 +378,8 @@ class LimitRule(ScopedRule):
         alone = self._exceeds_alone(use, job)
         if alone is not None:
             return alone
-        head = self._head_before(use, job)
-        if head is not None:
+        head = use.head
+        if head is not None and head < job:
             start = f"limit {limit.name}: "
             return behind(head.name, head.userid, start, ", which waits for it")
         added = use.takes(job)[at] if needs is None else needs
