@@ -919,3 +919,18 @@ def test_the_first_of_a_limit_that_comes_to_wait_for_another_is_not_lost(policy,
     assert rig.started()[2:] == [4]
     rig.free(4)
     assert rig.started()[3:] == [3]
+
+
+def test_a_job_behind_a_readmitted_one_does_not_keep_that_waiting():
+    """Job 3 would end after the promised start of job 2, until this moves behind that of job 5."""
+    limit = {"per": "user", "users": ["7"], "max": {"nodes": 3}, "order": "strict"}
+    rig = load(Backfill, ("promise=2",), {"one": limit}, nodes=5)
+    rig.alloc(1, nodes(3, duration=50), userid=8)
+    rig.arrive(4, nodes(2, duration=40), userid=9)
+    rig.arrive(2, nodes(3, duration=50), userid=7)
+    rig.arrive(3, nodes(2, duration=60), userid=7)
+    assert "job that was promised a start" in rig.reason(3)
+    rig.arrive(5, nodes(3, duration=20), userid=8, priority=20)
+    rig.arrive(6, nodes(2, duration=300), userid=7)
+    rig.free(4)
+    assert rig.started() == [1, 4, 3]

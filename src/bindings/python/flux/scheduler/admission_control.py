@@ -75,7 +75,8 @@ class DeferredJobs:
         self._requests.defer(job.jobid)
         self.requeued.discard(job.jobid)
         job.was_deferred = True
-        self._enter(job, why.rule, why.deferral).is_deferred = True
+        group = self._enter(job, why.rule, why.deferral)
+        group.is_deferred |= group.first is job  # else jobs ahead of it may be readmitted
 
     def readmit_at(self, rule: AdmissionRule, key: Hashable, when: float | None) -> None:
         """Readmit the jobs that a rule deferred with a key at a time, if it is in the future."""
@@ -792,6 +793,10 @@ class AdmissionControl:
                 return
             again = self._deferral(rule, job)
         if again is not None and again.key == deferral.key:
+            first = group.first
+            if first is not job and self._deferral(rule, first) is None:
+                self.deferred.requeue(first)  # the walk has left it out: it waits for resources
+                return
             self.deferred.by_id[job.jobid] = job, rule, again, group
             group.is_deferred = True
             self._note_cause(job, rule, again)
