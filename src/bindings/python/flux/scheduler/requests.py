@@ -389,9 +389,8 @@ class PendingJob:
             return self.order
 
     def __lt__(self, other: PendingJob) -> bool:
-        mine = self.order
-        theirs = other.order
-        return bool(mine < theirs or (mine == theirs and self.jobid < other.jobid))
+        mine, theirs = self.order, other.order
+        return self.jobid < other.jobid if mine == theirs else bool(mine < theirs)
 
     def __repr__(self) -> str:
         return f"PendingJob(jobid={self.jobid}, priority={self._priority})"
