@@ -889,6 +889,19 @@ def test_the_first_keeps_what_is_left_from_when_no_other_limit_keeps_it_waiting(
 
 
 @POLICIES
+def test_a_job_over_two_strict_limits_keeps_its_share_of_both(policy, args):
+    strict = {"max": {"nodes": 3}, "order": "strict"}
+    rig = load(policy, args, {"user": {"per": "user"} | strict, "bank": {"per": "bank"} | strict})
+    rig.alloc(1, nodes(2, bank="red"), userid=7)
+    rig.alloc(2, nodes(2, bank="red"), userid=7)
+    rig.alloc(3, nodes(1, bank="red"), userid=8)
+    rig.alloc(4, nodes(1, bank="blue"), userid=7)
+    assert rig.started() == [1]
+    rig.free(1)
+    assert rig.started() == [1, 2, 3, 4]
+
+
+@POLICIES
 def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, args):
     limits = {
         "strict": {"per": "instance", "max": {"nodes": 3}, "order": "strict"},

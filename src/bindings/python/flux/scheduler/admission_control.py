@@ -705,7 +705,7 @@ class AdmissionControl:
             for uses in self.counted[job.jobid].uses.values():
                 for use in uses:
                     if use is not cause:
-                        use.waits_no_more(job.jobid)
+                        use.waits_no_more(job.jobid, cause)
 
     def moved(self) -> None:
         """Called when the order of pending jobs has changed: some may be ahead of the job that they

@@ -258,8 +258,9 @@ class Use:
         if self.is_calm():
             self.rule.host.admission.watched.discard(self)
 
-    def waits_no_more(self, jobid: int) -> None:
-        """Called when a job has started, was canceled, or is deferred for another cause."""
+    def waits_no_more(self, jobid: int, cause: Use | None = None) -> None:
+        """Called when a job has started, was canceled, or is deferred for another cause: a use, or
+        None."""
 
     def without_jobs(self) -> None:
         """Called when its last job has ended or was canceled: drop it, if it is for a key."""

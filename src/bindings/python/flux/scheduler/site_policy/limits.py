@@ -30,6 +30,7 @@ from flux.scheduler.site_policy.counting import (
     Scope,
     ScopedRule,
     ScopedUse,
+    Use,
     no_more,
     read_scope,
 )
@@ -109,10 +110,11 @@ class LimitUse(ScopedUse):
 
     Attributes:
         ranks (RankCounts): the ranks of jobs that may share them, if nodes are limited; else None
-        head (PendingJob): of a strict limit, the first job that waits for it and no other limit, or
-            has waited for it and waits for resources; later ones must leave its needs; None: there
-            is none
-        heads (dict): strict limits whose head counts here, too, or did when it was noted -> None
+        head (PendingJob): of a strict limit, the first job that waits for it, or has waited for it
+            and waits for resources or other strict limits; later ones must leave its needs; None:
+            there is none
+        heads (dict): of a limit that is not strict: strict limits whose head counts here, too, or
+            did when it was noted -> None
         demoted (set): ids of jobs that were over a soft limit
         certain (dict): id -> pending job with a promise that this limit is certain to allow
         claims (list): number of `certain` jobs, for which others may have to leave room; and the
@@ -181,11 +183,11 @@ class LimitUse(ScopedUse):
         fit = fit or not certain or self.over(self.pending) is None
         self.claims[:] = certain, 0 if fit else certain
 
-    def waits_no_more(self, jobid: int) -> None:
+    def waits_no_more(self, jobid: int, cause: Use | None = None) -> None:
         if self.certain:
             self.certain.pop(jobid, None)
             self.count_claims()
-        if self.head is not None and self.head.jobid == jobid:
+        if self.head is not None and self.head.jobid == jobid and not _is_strict(cause):
             self.head = None
             self.rule.readmit_for(self)  # others waited behind it
 
@@ -208,7 +210,7 @@ class LimitUse(ScopedUse):
                 self.used[0] -= popcount(ranks & ~on.ranks)
         if sign > 0 and (self.certain or self.head is not None):
             self.waits_no_more(jobid)
-        if sign > 0 and self.heads:
+        if sign > 0 and (self.heads or (self.entry.strict and self.head is None and self.waiting)):
             self.rule.review(self)
 
     def settle(self) -> None:
@@ -301,26 +303,36 @@ class LimitRule(ScopedRule):
 
     def readmit_for(self, use: Any) -> None:
         if self._some_are_strict:
-            for key, needs in use.waiting.items():
-                over = [one for one in needs if one.over(needs[one]) is not None] or [use]
-                if len(over) == 1 and over[0].entry.strict:
-                    for group in self.host.admission.deferred.groups(self, key):
-                        self._note_head(over[0], group.first)
+            self._find_head(use)
         super().readmit_for(use)
 
-    def _note_head(self, use: LimitUse, job: PendingJob) -> None:
-        """Note a job that waits for a strict limit, unless another keeps it waiting, or it would
-        wait forever."""
-        if use.head is None or job < use.head:
-            uses = self.binding(self.uses_by_id(job.jobid))
-            others = {one: needs for one, needs in uses.items() if one is not use}
-            if self.first_over(job, others) is None and self._exceeds_alone(use, job) is None:
-                use.head = job
-                for one in others:
-                    one.heads[use] = None
+    def _find_head(self, use: LimitUse) -> None:
+        """Note the first of the jobs that wait for a strict limit, after a change of its use; or, for
+        another limit, of those that only strict ones may keep waiting now."""
+        for key, needs in use.waiting.items():
+            is_over = use in needs and use.over(needs[use]) is not None
+            if is_over == use.entry.strict:
+                for group in self.host.admission.deferred.groups(self, key):
+                    if use.head is None or group.first < use.head:
+                        self._note_head(group.first)
+
+    def _note_head(self, job: PendingJob) -> None:
+        """Note a job as the first that waits for the strict limits that it is over, if no other limit
+        keeps it waiting, and it does not wait forever."""
+        uses = self.binding(self.uses_by_id(job.jobid))
+        over = [one for one in uses if one.over(one.adds(uses[one], job)) is not None]
+        if all(one.entry.strict and self._exceeds_alone(one, job) is None for one in over):
+            for one in over:
+                if one.head is None or job < one.head:
+                    one.head = job
+            for other in uses:
+                if not other.entry.strict:
+                    other.heads.update(dict.fromkeys(over))
 
     def review(self, use: LimitUse) -> None:
-        """Look for other heads where a limit whose use has grown keeps one waiting."""
+        """Look for other heads where a limit whose use has grown keeps one waiting, and for its own."""
+        if use.entry.strict:
+            self._find_head(use)
         for one in list(use.heads):
             needs = None if one.head is None else self.uses_by_id(one.head.jobid).get(use)
             if needs is None:
@@ -364,7 +376,7 @@ class LimitRule(ScopedRule):
             self.host.call_at(self.host.now(), partial(self._demote, job.jobid))
             return deferral
         if limit.strict:
-            self._note_head(use, job)
+            self._note_head(job)
         self.wait(uses, key, dict.fromkeys(self.binding(uses), needs))
         return deferral
 
@@ -550,6 +562,10 @@ class LimitRule(ScopedRule):
                 for name, some in of.items()
             ]
         }
+
+
+def _is_strict(use: Use | None) -> bool:
+    return isinstance(use, LimitUse) and use.entry.strict
 
 
 def _sentence(use: LimitUse, at: int, needs: int, more: str = "") -> Reason:
