@@ -132,6 +132,21 @@ def test_a_plan_finds_the_first_rack_that_comes_free(promised):
     assert plan.earliest(request_of(pool, nodes=1, slots=4, duration=50)) == 1000.0
 
 
+def test_a_promise_in_segments_is_void_on_ranks_that_are_kept_for_no_job():
+    """Only the pool finds places for segments: such a promise stays on its ranks."""
+    pool = ResourcePool(R(4, 4))
+    pool.clock = lambda: 1000.0
+    plan = pool.plan()
+    request = request_of(pool, GroupBinding(racks_of(4, 2), 2), nodes=2, slots=2, duration=100)
+    plan.reserve(4, request, 1050.0)
+    first = plan.ranks_of(4)
+    assert plan.stale() == []
+    only = {"ranks": [str(min(members(first)))]}
+    kept = request_of(pool, nodes=1, slots=4, constraints=only, duration=100)
+    assert not plan.keep_free(-1, kept, 1100.0)
+    assert 4 in plan.stale()
+
+
 # -- what it costs ---------------------------------------------------------------------------------
 
 

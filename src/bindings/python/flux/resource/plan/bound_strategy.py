@@ -711,9 +711,10 @@ class BoundStrategy(Strategy):
                 return True
             request = promise.request
             if not self._ranks.demands(request):
-                start, ranks = max(promise.start, now), self.ranks_of(jobid)
-                ranks &= self._pool.eligible(request.shape.match)
-                ranks &= ~self._ranks.closed(request.claimant, start, promise.end)
+                room, start, ranks = self._ranks.room, max(promise.start, now), self.ranks_of(jobid)
+                room.leave(promise.number)
+                ranks &= self._ranks.clear_of_promises(request, start, promise.end)
+                room.enter(promise.number)
                 index = self._ranks.index_at(start)
                 return self._pool.place_request(request, index, ranks) is not None
             ranks, least = self.ranks_of(jobid), 0
