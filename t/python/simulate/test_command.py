@@ -17,6 +17,7 @@ import pytest
 from command_runner import FLUX, flux, flux_here, rows, write_rows
 
 from flux.resource.plan import compiled
+from flux_engine.command.errors import call
 from flux_engine.formats import rset
 
 
@@ -342,6 +343,15 @@ def test_an_interrupt_during_the_imports_is_no_traceback():
         child.send_signal(signal.SIGINT)
         said = child.communicate(timeout=60)[1]
         assert ", in main" not in said  # what comes before it is Python's own
+
+
+def test_an_interrupt_in_a_class_body_is_no_traceback():
+    """Before Python 3.12 an exception in __set_name__() becomes the cause of another."""
+
+    def interrupted(argv):
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    assert call("simulate", interrupted, []) == 130
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])

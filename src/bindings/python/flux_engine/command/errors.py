@@ -68,6 +68,12 @@ def call(name, main, argv):
         return 141
     except KeyboardInterrupt:
         return 130
+    except RuntimeError as exc:
+        if isinstance(
+            exc.__cause__, KeyboardInterrupt
+        ):  # in a class body during an import, before Python 3.12
+            return 130
+        raise
     except (CommandError, OSError, ValueError) as exc:
         warn(f"flux-{name}: ERROR: {error_text(exc)}")
         return getattr(exc, "code", 1)
