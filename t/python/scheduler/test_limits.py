@@ -842,13 +842,15 @@ def test_jobs_behind_the_first_for_a_strict_limit_start_when_a_licence_keeps_it_
     assert rig.reason(3).startswith("licenses: matlab 1 of 1 in use")
 
 
+STRICT_AND_USER = {
+    "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
+    "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},
+}
+
+
 @POLICIES
 def test_nothing_is_left_to_the_first_while_it_waits_for_another_limit(policy, args):
-    limits = {
-        "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
-        "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},
-    }
-    rig = load(policy, args, limits, nodes=6)
+    rig = load(policy, args, STRICT_AND_USER, nodes=6)
     rig.alloc({1: nodes(2, bank="red")}, userid=8)
     rig.alloc({4: nodes(1), 2: nodes(2, bank="red")}, userid=7)
     rig.alloc(3, nodes(2, bank="red"), userid=8)
@@ -859,11 +861,7 @@ def test_nothing_is_left_to_the_first_while_it_waits_for_another_limit(policy, a
 
 @POLICIES
 def test_nothing_is_left_to_the_first_from_when_another_limit_keeps_it_waiting(policy, args):
-    limits = {
-        "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
-        "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},
-    }
-    rig = load(policy, args, limits, nodes=6)
+    rig = load(policy, args, STRICT_AND_USER, nodes=6)
     rig.alloc(1, nodes(2, bank="red"), userid=8)
     rig.alloc(2, nodes(2, bank="red"), userid=7)
     rig.alloc(3, nodes(1, bank="red"), userid=8)
@@ -874,11 +872,7 @@ def test_nothing_is_left_to_the_first_from_when_another_limit_keeps_it_waiting(p
 
 @POLICIES
 def test_the_first_keeps_what_is_left_from_when_no_other_limit_keeps_it_waiting(policy, args):
-    limits = {
-        "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},
-        "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
-    }
-    rig = load(policy, args, limits, nodes=6)
+    rig = load(policy, args, dict(reversed(STRICT_AND_USER.items())), nodes=6)
     rig.alloc(1, nodes(2, bank="red"), userid=8)
     rig.arrive(4, nodes(1), userid=7)
     rig.arrive(2, nodes(2, bank="red"), userid=7)

@@ -332,6 +332,7 @@ class AdmissionControl:
         self.engaged = bool(engaged)
         self._checking = self._overriding(AdmissionRule.check, engaged)
         giving = [rule for rule in engaged if isinstance(rule, GivingRule)]
+        #: those of the library that count what jobs hold (`site_policy.counting.CountingRule`)
         counting: list[Any] = [
             rule for rule in engaged if getattr(rule, "counted", None) is self.counted
         ]

@@ -69,9 +69,8 @@ def call(name, main, argv):
     except KeyboardInterrupt:
         return 130
     except RuntimeError as exc:
-        if isinstance(
-            exc.__cause__, KeyboardInterrupt
-        ):  # in a class body during an import, before Python 3.12
+        # An interrupt in a class body, during an import, before Python 3.12.
+        if isinstance(exc.__cause__, KeyboardInterrupt):
             return 130
         raise
     except (CommandError, OSError, ValueError) as exc:

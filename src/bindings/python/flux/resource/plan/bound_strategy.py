@@ -36,7 +36,6 @@ from flux.resource.request import Claimant, Remembered, ResourceRequest, Shape, 
 COMPARED_PER_TURN = 128
 #: Maximum number of ranks that the searches of a row examine together, each some ten times.
 RANKS_PER_TURN = 1024
-number_of = attrgetter("number")
 #: With fewer ranks, a search costs less than a count: `t/bench/depth` blocked, `t/bench/large` gpus.
 MANY_RANKS = 256
 #: Maximum lateness of a start, in seconds, that leaves the promised end unchanged: timers are late by
@@ -522,10 +521,6 @@ class BoundStrategy(Strategy):
             if number:
                 room.enter(number)
 
-    @property
-    def _has_many_ranks(self) -> bool:
-        return popcount(self._ranks.up) >= MANY_RANKS
-
     def is_free(self, request: ResourceRequest) -> bool:
         """Return whether a request could start now without promises."""
         if not self.may_start(request):
@@ -747,7 +742,7 @@ class BoundStrategy(Strategy):
 
     def advance(self, jobid: int, now: float) -> float:
         promise = self.promises[jobid]
-        if self._has_many_ranks and not self.may_start(promise.request):
+        if popcount(self._ranks.up) >= MANY_RANKS and not self.may_start(promise.request):
             return promise.start
         can_start = self.fits_without(jobid, promise.request, now, now + length_of(promise.request))
         return now if can_start else promise.start
@@ -763,16 +758,17 @@ class BoundStrategy(Strategy):
         if self._in_groups:  # a use has one demand, these requests have several
             jobids = list(takewhile(lambda jobid: jobid not in self._in_groups, jobids))
         row = list(map(self.promises.__getitem__, jobids))
-        numbers = list(map(number_of, row))
+        numbers = list(map(attrgetter("number"), row))
         indices: Sequence[int] = range(len(row))
-        if self._has_many_ranks:
+        ranks = popcount(self._ranks.up)
+        if ranks >= MANY_RANKS:
             indices = [
                 index
                 for index, one in enumerate(row)
                 if self.may_start(one.request) or one.start <= now or not one.number
             ]
             numbers = [numbers[index] for index in indices]
-        most = max(1, RANKS_PER_TURN // max(1, popcount(self._ranks.up)))
+        most = max(1, RANKS_PER_TURN // max(1, ranks))
         found, can_start = self._ranks.room.first_to_start(
             numbers, now, not self.frozen, not self._overdrawing, most
         )

@@ -535,10 +535,8 @@ class ScopedRule(CountingRule):
         for use in uses:
             if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
                 return False
-            used, pending = use.used, use.pending
-            for at, most in use.bounds:
-                if used[at] + pending[at] > most:
-                    return False
+            if use.over(use.pending) is not None:
+                return False
         return True
 
     def why(self, job: PendingJob) -> str | None:

@@ -6,9 +6,10 @@ first pending jobs that may preempt others, with the resources that such a job w
 Only the job manager knows which jobs are being cleaned up: it is asked whether these victims still
 run, and if one does not, the choice is repeated.
 
-*Decision* (`eviction`; `under_way` has what it shares with `loans`). A placeholder, which belongs to no job, gets the free part of the place. In
-the plan this and the victims' resources are in use until the job will have ended, so that no job is
-promised resources that a kill may fail to free. The record is stored before any victim is warned.
+*Decision* (`eviction`; `under_way` has what it shares with `loans`). A placeholder, which belongs to
+no job, gets the free part of the place. In the plan this and the victims' resources are in use
+until the job will have ended, so that no job is promised resources that a kill may fail to free.
+The record is stored before any victim is warned.
 
 *Warning and end.* During the grace the job starts elsewhere if it can. At the deadline, victims that
 are no longer needed are spared and told so, and the rest are ended. The job then starts on its
