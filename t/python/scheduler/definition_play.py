@@ -390,7 +390,7 @@ class Player:
             self.state.choose = self.choose
         for name, most in (("matlab", 3),):
             self.state.counters[name] = Counter(
-                most, None, "planned" in case.features and case.policy not in ("fifo", "all")
+                most, None, "planned" in case.features and case.policy != "fifo"
             )
         if "limits" in case.features:
             for user in (1001, 1002, 1003):

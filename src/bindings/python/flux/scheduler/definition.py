@@ -249,12 +249,12 @@ class State:
                 head_plan.put_back({h: use for h, use in lost.items() if not head_plan.holds(h)})
 
     def before_lower(self, job: Job, start: float, end: float, act: Callable[[], bool]) -> bool:
-        """Act without the promises between `start` and `end` to jobs of lower priority that could
-        use the same ranks, and put these back. Return the result of the act."""
+        """Act without the promises between `start` and `end` to competing jobs of lower priority,
+        and put these back. Return the result of the act."""
         lower = {
             other: use
             for other, use in self.promises.items()
-            if job.order < other.order and other.wants & job.wants
+            if job.order < other.order and self.compete(job, other)
             and use.start < end and start < use.end
         }  # fmt: skip
         for other in lower:
@@ -289,12 +289,14 @@ class State:
         return [other for other in jobs if self.turn(other) < turn]
 
     def behind(self, job: Job) -> list[Job]:
-        """Return the promised jobs behind one that could use the same ranks, or planned licences,
-        in order."""
+        """Return the promised jobs behind one that it competes with, in order."""
         jobs, turn = sorted(self.promises, key=self.turn), self.turn(job)
+        return [other for other in jobs if self.turn(other) > turn and self.compete(job, other)]
+
+    def compete(self, job: Job, other: Job) -> bool:
+        """Whether two jobs could use the same ranks, or planned licences."""
         planned = {name for name in job.takes if self.counters[name].planned}
-        jobs = [o for o in jobs if o.wants & job.wants or planned & o.takes.keys()]
-        return [other for other in jobs if self.turn(other) > turn]
+        return bool(job.wants & other.wants or planned & other.takes.keys())
 
     def is_in_turn(self, job: Job) -> bool:
         """Whether it is a job's turn to be promised a start: fewer than N promised jobs ahead could

@@ -237,9 +237,12 @@ class Plan(StrategyInForce):
             duration (float): seconds, 0: without end; None: the request's own
             jobid (int): job whose promise is ignored, since it would be over
         """
-        strategy = self._strategy_for(request)
+        strategy, tokens = self._strategy_for(request), self.tokens
         now = self.pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
+        if tokens is not None and request.tokens:
+            if not tokens.fits(request.tokens, now, end, now, (jobid,)):
+                return False
         return strategy.fits_without(jobid, request, now, end)
 
     def has_tokens(
@@ -271,6 +274,11 @@ class Plan(StrategyInForce):
     def has_free(self, request: ResourceRequest) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
         else the cost of a placement."""
+        tokens = self.tokens
+        if tokens is not None and request.tokens:
+            now = self.pool.clock()
+            if not tokens.fits(request.tokens, now, inf, now, without=tokens.promised):
+                return False
         return self._strategy_for(request).is_free(request)
 
     def room(self, request: ResourceRequest) -> float:

@@ -56,7 +56,12 @@ class TokenPlan:
                 return time
 
     def fits(
-        self, wanted: Tokens, start: float, end: float, now: float, without: Container[int] = ()
+        self,
+        wanted: Tokens,
+        start: float,
+        end: float,
+        now: float,
+        without: Container[int | None] = (),
     ) -> bool:
         """Return whether the tokens are available throughout a span, beside all promises but those
         of some jobs."""
@@ -66,7 +71,7 @@ class TokenPlan:
             if name in self._totals
         )
 
-    def _line(self, name: str, now: float, without: Container[int] = ()) -> CountTimeline:
+    def _line(self, name: str, now: float, without: Container[int | None] = ()) -> CountTimeline:
         """Return the number of available tokens from now on."""
         held = [(jobid, tokens[name]) for jobid, tokens in self._running.items() if name in tokens]
         line = timeline(now, self._totals[name] - sum([count for _, count in held]))

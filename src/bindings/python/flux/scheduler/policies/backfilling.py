@@ -88,6 +88,13 @@ class Backfilling(Decision):
         self.begin(job, alloc)
         return True
 
+    def compete(self, job: PendingJob, other: PendingJob) -> bool:
+        """Whether two jobs could use the same ranks, or planned licences."""
+        tokens = getattr(job.resource_request, "tokens", None)
+        return self.policy.queue_order.share_ranks(job, other) or bool(
+            tokens and not tokens.keys().isdisjoint(other.resource_request.tokens or {})
+        )
+
     def handle_refusal(self, job: PendingJob, why: Exception) -> bool:
         """Handle an exception from the pool or an admission rule for a job. Return whether it has
         left the queue: it can never run, or was deferred."""
@@ -685,14 +692,7 @@ class BackfillInOrder(Backfilling):
     def promised_after(self, job: PendingJob) -> list[PendingJob]:
         """Return the promised jobs behind this one that could use the same ranks, or planned
         licences."""
-        share_ranks = self.policy.queue_order.share_ranks
-        tokens = getattr(job.resource_request, "tokens", None) or {}
-        return [
-            other
-            for other in self.promises.after(job)
-            if share_ranks(job, other)
-            or (tokens and not tokens.keys().isdisjoint(other.resource_request.tokens or {}))
-        ]
+        return [other for other in self.promises.after(job) if self.compete(job, other)]
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
         """Return those of `promised_after` with open promises."""

@@ -64,7 +64,6 @@ GRACE_S = 1.0
 class BackfillByLatestStart(BackfillByRank):
     """Promises every job a latest start on arrival, and starts jobs in order of ranks."""
 
-    plans_tokens = False
     asks_in_order = True
     only_heads_block = True
 
@@ -331,8 +330,8 @@ class BackfillByLatestStart(BackfillByRank):
         end: float,
         act: Callable[[list[PendingJob]], bool],
     ) -> Generator[None, None, bool]:
-        """Act for a job without the promises between `start` and `end` to jobs of lower priority
-        that could use the same ranks, which it is given. Those that cannot be kept afterwards become
+        """Act for a job without the promises between `start` and `end` to competing jobs of lower
+        priority, which it is given. Those that cannot be kept afterwards become
         void. Return the result of the act; False if the job or the plan is gone."""
         policy = self.policy
         by_share = policy.queue_order.by_share  # a share decides nothing here
@@ -344,7 +343,7 @@ class BackfillByLatestStart(BackfillByRank):
                 (job.by_priority < other.by_priority if by_share else job.order < other.order)
                 and other in self.latest
                 and self.latest.when(other) + other.limit > start
-                and policy.queue_order.share_ranks(job, other)
+                and self.compete(job, other)
             ):
                 lower.append(other)
         taken: list[PendingJob] = []

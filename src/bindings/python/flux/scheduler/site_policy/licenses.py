@@ -5,9 +5,9 @@ A job holds the licences that it requests (``system.licenses.NAME``) from its st
 resources are freed: until then its program may still run on some node.
 
 A job whose licences are in use is deferred: no node is kept idle for it and no job waits behind it.
-With ``plan = true`` a licence is also a dimension of the plan, if the policy backfills in queue
-order: a job that is due a promise gets one for the time at which both nodes and licences are free,
-and later jobs respect it. For other policies it is like any other licence.
+With ``plan = true`` a licence is also a dimension of the plan, if the policy promises starts: a job
+that is due a promise gets one for the time at which both nodes and licences are free, and later jobs
+respect it. For other policies it is like any other licence.
 
 With ``elsewhere = FILE`` the number of licences used outside this instance is read from a file at
 intervals: lines ``NAME COUNT``, whose age is the file's modification time. The scheduler runs no
