@@ -161,6 +161,20 @@ $ flux job status 1234
 1! flux-job: ERROR: 1234: No such job
 $ flux job attach 1234
 1! flux-job: ERROR: Failed to attach to 1234: No such job
+# signals to flux run go to the job; Ctrl-C twice cancels it, and with Ctrl-Z after it flux run ends alone
+$ begin() { rm -f out; flux run "$@" >out 2>err & p=$!; until grep -qs ready out; do sleep 0.02; done; }
+$ begin sh -c 'echo ready; exec sleep inf'; kill -USR1 $p; wait $p; echo $?; cat err
+138
+flux-job: task(s) User defined signal 1
+$ begin sh -c 'trap "exit 0" TERM; echo ready; while :; do sleep 0.02; done'; kill -INT $p; until test -s err; do sleep 0.02; done; kill -INT $p; wait $p; echo $?; grep ^flux-job: err; flux job eventlog $(flux job last) | grep -o 'finish.*'
+1
+flux-job: one more ctrl-C within 2s to cancel or ctrl-Z to detach
+flux-job: task(s) exited with exit code 1
+finish status=256
+$ begin sh -c 'echo ready; exec sleep inf'; kill -INT $p; until test -s err; do sleep 0.02; done; kill -TSTP $p; wait $p; echo $?; tail -1 err; flux jobs -no '{state}'; flux cancel --all -q 2>err
+1
+flux-job: detaching...
+RUN
 $ flux run -N4 -l flux getattr rank | sort
 0: 0
 1: 1
@@ -228,6 +242,25 @@ $ flux jobs --sort=nosuch
 1! flux-jobs: ERROR: Invalid sort key: nosuch
 $ flux jobs -i 'x['
 1! ...
+# ignored options, and formats that do not suit a column
+$ flux jobs -a -f canceled --stats -n $(flux job last) 2>&1 >/dev/null
+flux-jobs: WARNING: Filtering options ignored with jobid list
+flux-jobs: WARNING: Both -a and --filter specified, ignoring -a
+$ (flux jobs -a -o '{state!F}'; flux resource list -o '{state!F}') >/dev/null
+1! ...
+$ flux jobs --json --stats
+1! flux-jobs: ERROR: --json incompatible with --stats or --stats-only
+$ flux jobs --stats-only -q nosuch
+1! flux-jobs: ERROR: no stats available for queue nosuch
+$ flux jobs -a -c 1 -no '{name} {instance.utilization}.'
+true .
+# sizes before an allocation: whole nodes have as many cores as R says, tasks may be counted per node or core
+$ for shape in '-N2 -x' '-N2 --tasks-per-node=3' '-N2 --tasks-per-core=1' '--cores=3 --tasks-per-core=2' '-n3 -c2'; do J=$(flux submit --urgency=hold $shape true); flux jobs -no '{ntasks} {ncores}.' $J; flux cancel $J; done
+2 .
+6 .
+ .
+6 3.
+3 6.
 $ flux jobs -u no-such-user
 1! flux-jobs: ERROR: Invalid user no-such-user specified
 $ flux jobs --filter=nosuch

@@ -91,6 +91,14 @@ def test_bad_test_configuration(inst, test, auto):
     assert note.startswith("exec.test") and inst.state(id) == INACTIVE
 
 
+@pytest.mark.parametrize("where, ran", [("init", False), ("run", True), ("x", True)])
+def test_mock_exception(inst, where, ran, auto):
+    id = inst.submit(exec={"test": {"mock_exception": where, "run_duration": "10s"}})
+    assert ("start" in inst.events(id)) is ran
+    assert ("exception" in inst.events(id)) is (where != "x") is (inst.state(id) == INACTIVE)
+    assert status(inst, id) == ([15] if where == "run" else [])
+
+
 def test_virtual_clock_means_mock(inst, auto):
     id = inst.submit(command=["rm", "-rf", "/nonexistent"])
     inst.advance(0.9)

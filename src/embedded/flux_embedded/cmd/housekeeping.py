@@ -8,7 +8,7 @@ from flux.hostlist import Hostlist
 from flux.idset import IDset
 from flux.job import JobID
 from flux.util import Deduplicator
-from flux_embedded.cmd.lib import Formats, RankSet
+from flux_embedded.cmd.lib import Formats, RankSet, print_table
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser
 
@@ -75,7 +75,7 @@ def list_command(args):
         row = Row(jobid, info, hosts, included)
         if row.nnodes:
             rows.append(row)
-    layout.print_items(rows, no_header=args.no_header)
+    print_table(layout, rows, args)
 
 
 def kill(args):

@@ -9,7 +9,7 @@ from flux.idset import IDset
 from flux.job import JobID, JobInfoFormat, JobList, job_fields_to_attrs
 from flux.job.stats import JobStats
 from flux.util import parse_datetime
-from flux_embedded.cmd.lib import Formats, words
+from flux_embedded.cmd.lib import Formats, print_table, words
 from flux_engine.command.errors import CommandError, warn
 from flux_engine.command.options import Parser
 
@@ -76,15 +76,18 @@ def _fetch(handle, args, fields):
         queue=words(args.queue),
     )
     jobs = found.jobs()
+    if any(field.startswith("instance.") for field in fields):
+        for job in jobs:
+            job.get_instance_info()
     for error in found.errors:
         warn(str(error))
     more = 0 < count < len(jobs)
     return jobs[:-1] if more else jobs, more
 
 
-def _stats(handle):
-    """Print the counts of ``--stats`` and ``--stats-only``; returns the status of the latter."""
-    stats = JobStats(handle).update_sync()
+def _stats(handle, queues):
+    """Print the counts of ``--stats`` and ``--stats-only``, of some queues; returns the status of the latter."""
+    stats = JobStats(handle, queues).update_sync()
     print(
         f"{stats.running} running, {stats.successful} completed, {stats.failed} failed, "
         f"{stats.pending} pending, {stats.inactive_purged} inactive purged"
@@ -117,9 +120,25 @@ def main(argv):
         raise CommandError(f"Error in user format: {exc}") from None
     if args.sort:
         layout.set_sort_keys(args.sort)
+    filters = (
+        args.a,
+        args.A,
+        args.user,
+        args.name,
+        args.count,
+        args.filter,
+        args.since,
+        args.queue,
+    )
+    if args.jobids and any(filters):
+        warn("flux-jobs: WARNING: Filtering options ignored with jobid list")
+    if args.a and args.filter:
+        warn("flux-jobs: WARNING: Both -a and --filter specified, ignoring -a")
+    if args.json and (args.stats or args.stats_only):
+        raise CommandError("--json incompatible with --stats or --stats-only")
     handle = flux.Flux()
     if args.stats or args.stats_only:
-        status = _stats(handle)
+        status = _stats(handle, words(args.queue))
         if args.stats_only:
             return status
     jobs, more = _fetch(handle, args, layout.fields)
@@ -129,7 +148,7 @@ def main(argv):
         found = [job.to_dict() for job in jobs]
         print(json.dumps(found[0] if len(args.jobids) == 1 else {"jobs": found}))
         return 0
-    layout.print_items(jobs, no_header=args.no_header)
+    print_table(layout, jobs, args)
     if more and not args.no_header:
         warn(f"warning: output truncated at {len(jobs)} jobs.")
         warn("Use --count to increase returned results or use filters to alter results.")

@@ -26,6 +26,14 @@ class Formats(UtilConfig):
         return OutputFormat(self.load().get_format_string(text), headings=headings)
 
 
+def print_table(layout, rows, args):
+    """Print rows as a table. `CommandError`: the format does not suit the type of a column."""
+    try:
+        layout.print_items(rows, no_header=args.no_header)
+    except (AttributeError, TypeError) as exc:
+        raise CommandError(f"Error in user format: {exc}") from None
+
+
 class RankSet:
     """The columns of a line about several ranks, of which `hosts` (Hostlist) are the hosts."""
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import flux
 from flux.queue import QueueList
 from flux.util import AltField, parse_fsd
-from flux_embedded.cmd.lib import Formats, ask, color, mark, words
+from flux_embedded.cmd.lib import Formats, ask, color, mark, print_table, words
 from flux_engine.command.errors import CommandError, error_text
 from flux_engine.command.options import Parser
 
@@ -98,7 +98,7 @@ class Row:
 def list_command(args):
     layout = Formats("flux-queue", FORMATS, "list").layout(args.format, HEADINGS)
     rows = [Row(info) for info in QueueList(flux.Flux(), words(args.queue))]
-    layout.print_items(rows, no_header=args.no_header)
+    print_table(layout, rows, args)
 
 
 def _status(name):

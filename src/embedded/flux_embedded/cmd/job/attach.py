@@ -2,25 +2,63 @@
 """``flux job attach``: show a job's output, and end with its exit status."""
 
 import os
+import signal
 import sys
+import time
 
 import flux
-from flux.job import JobID, cancel_async, event_watch_async
+from flux.job import JobID, cancel_async, event_watch_async, kill_async
 from flux.job.output import output_event_watch_async
-from flux_engine.command.errors import CommandError, warn
+from flux_engine.command.errors import CommandError, error_text, warn
 from flux_engine.formats import states
+
+#: the signals that are passed on to the job
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Attachment:
-    """The output and the events of a job, as they come; `status` is its wait status, None without one, `code` the exit code."""
+    """The output and the events of a job, as they come; `code` is the exit code, `status` the wait status (None without one)."""
 
     def __init__(self, handle, args):
         self.args = args
         self.status = None
-        self.code = 0
+        self.code = 1
+        self.is_fatal = False
         self._began = None
+        self._interrupted = -60.0
         event_watch_async(handle, args.id).then(self._event)
         output_event_watch_async(handle, args.id, nowait=True).then(self._output)
+        for signum in SIGNALS:
+            # unref: they do not keep the reactor running
+            handle.signal_watcher_create(signum, self._forward).unref().start()
+        self._stop = handle.signal_watcher_create(signal.SIGTSTP, self._suspend).unref()
+
+    def interrupt(self, handle):
+        """Ctrl-C was typed: the second time within 2 s the job is canceled."""
+        now = time.monotonic()
+        if now < self._interrupted + 2:
+            cancel_async(handle, self.args.id, "interrupted by ctrl-C")
+        else:
+            self._interrupted = now
+            self._stop.start()
+            warn("flux-job: one more ctrl-C within 2s to cancel or ctrl-Z to detach")
+
+    def _suspend(self, handle, watcher, signum, args):
+        if time.monotonic() < self._interrupted + 2:
+            warn("flux-job: detaching...")
+            handle.reactor_stop()
+        else:
+            watcher.stop()
+            warn("flux-job: one more ctrl-Z to suspend")
+
+    def _forward(self, handle, watcher, signum, args):
+        kill_async(handle, self.args.id, signum).then(self._forwarded)
+
+    def _forwarded(self, future):
+        try:
+            future.get()
+        except OSError as exc:
+            warn(f"flux-job: kill: {error_text(exc)}")
 
     def _print(self, event, text):
         warn(f"{event.timestamp - (self._began or event.timestamp):.3f}s: {text}")
@@ -34,8 +72,7 @@ class _Attachment:
             context = {"note": "", **event.context}
             text = "job.exception {id} type={type} severity={severity} {note}"
             self._print(event, text.format(id=self.args.id, **context))
-            if context["severity"] == 0:
-                self.code = self.code or 1  # that of a job that never starts
+            self.is_fatal = self.is_fatal or context["severity"] == 0
         elif self.args.show_events:
             self._print(event, f"job.{event.name} {event.context_string}".rstrip())
         if event.name == "finish":
@@ -72,11 +109,10 @@ def attach(args):
         except FileNotFoundError:
             raise CommandError(f"Failed to attach to {args.id.orig}: No such job") from None
         except KeyboardInterrupt:
-            warn("flux-job: canceling job")
-            cancel_async(handle, args.id, "interrupted by ctrl-C")
+            job.interrupt(handle)
     if job.status:
         warn(f"flux-job: {states.ending(job.status)}")
-    return job.code
+    return job.code or int(job.is_fatal)
 
 
 def add_commands(parser):

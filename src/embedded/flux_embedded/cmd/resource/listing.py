@@ -9,7 +9,7 @@ from flux.idset import IDset
 from flux.queue import queue_config_fetch
 from flux.resource import ResourceSet, resource_list, resource_status
 from flux.util import Deduplicator
-from flux_embedded.cmd.lib import Formats, RankSet, color, mark, words
+from flux_embedded.cmd.lib import Formats, RankSet, color, mark, print_table, words
 from flux_engine.command.errors import CommandError
 
 STATES = ("free", "allocated", "down", "up", "all")
@@ -156,7 +156,7 @@ def list_resources(args):
     ]
     if args.skip_empty or (args.include and not args.no_skip_empty):
         rows = [row for row in rows if row.nnodes]
-    layout.print_items(rows, no_header=args.no_header)
+    print_table(layout, rows, args)
 
 
 def _selected(args):
@@ -231,7 +231,7 @@ def _print_lines(args, formats, subcommand, wanted, skip_empty):
         is_shown = line.status in (states & ONLINE or ONLINE)
         if is_shown and (line.nnodes or line.status not in skipped):
             rows.append(line)
-    layout.print_items(rows, no_header=args.no_header)
+    print_table(layout, rows, args)
 
 
 def list_status(args):

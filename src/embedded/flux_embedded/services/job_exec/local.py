@@ -223,7 +223,9 @@ class LocalJob(ExecJob):
         if self._directory is not None:
             self._directory.remove()
         leader = rset.ranks(self.R)[0]
-        self.finish(status, ("shell-exit", {"rank": leader, "wait_status": status}))
+        exited = ("shell-exit", {"rank": leader, "wait_status": status})
+        # a job that has ended by an exception has failed, even with exit code 0
+        self.finish(status or self._ending << 8, exited)
 
     def abandon(self):
         self._over = True

@@ -2,7 +2,8 @@
 """The common base of mock and real jobs, and mock execution: a job that only takes time.
 
 ``attributes.system.exec.test`` may have ``run_duration`` (FSD; by default the job's time limit, for ever without a
-limit, and under the virtual clock 1s) and ``wait_status`` (int, the job's wait status; default 0).
+limit, and under the virtual clock 1s), ``wait_status`` (int, the job's wait status; default 0) and ``mock_exception``
+(``init`` or ``run``: an exception before or after the start).
 """
 
 import signal
@@ -68,7 +69,7 @@ class ExecJob:
         self.service.ended(self)
 
 
-_FORM = {"run_duration?": fsd.parse, "wait_status?": int}
+_FORM = {"run_duration?": fsd.parse, "wait_status?": int, "mock_exception?": str}
 EXPIRED = {"severity": 0, "type": "timeout", "note": "resource allocation expired"}
 
 
@@ -85,8 +86,10 @@ class MockJob(ExecJob):
         test = self._test
         try:
             form.check(test, _FORM, "exec.test")
+            if test.get("mock_exception") == "init":
+                raise ValueError("mock initialization exception generated")
         except ValueError as exc:
-            self.answer("exception", {"severity": 0, "type": "exec", "note": str(exc)})
+            self._fail(str(exc))
             self._finish(None)
             return
         limit = self.jobspec["attributes"]["system"].get("duration")
@@ -98,6 +101,11 @@ class MockJob(ExecJob):
         self.service.append(self.id, "exec.eventlog", *events)
         self.answer("start", {})
         self._wind()
+        if test.get("mock_exception") == "run":
+            self._fail("mock run exception generated")  # published, it ends the job like any other
+
+    def _fail(self, note):
+        self.answer("exception", {"severity": 0, "type": "exec", "note": note})
 
     def _wind(self):
         """Set the alarm for the end of the job, or of its time, whichever is earlier."""
@@ -130,6 +138,7 @@ class MockJob(ExecJob):
         self._over = True
         self.cancel_alarm()
         if status is None:
+            self.service.append(self.id, "exec.eventlog", ("init", None), ("done", None))
             self.release()
         else:
             self.finish(int(status))

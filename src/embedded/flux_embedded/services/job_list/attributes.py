@@ -5,7 +5,7 @@ import os
 
 from flux_engine.formats import hostlist, idset, rset, states
 from flux_engine.formats.dotted import lookup_path
-from flux_engine.formats.jobspec import count_resources, count_tasks
+from flux_engine.formats.jobspec import count_resources, count_tasks, walk
 from flux_engine.formats.states import CLEANUP, INACTIVE
 
 
@@ -38,15 +38,26 @@ def _size(job):
     try:
         asked = count_resources(job.jobspec["resources"])
         nodes, cores, nslots = asked["node"], asked["core"], asked["slot"]
+        per = lookup_path(job.jobspec, "attributes.system.shell.options.per-resource")
+        whole = per and per["type"] == "core"
         if job.R is not None:
             nodes, cores, _ = rset.count(job.R)
-        if not nslots and job.R is None:
+        elif not nslots:
             # an invalid request has no size
             return None, None, None
-        ntasks = count_tasks(job.jobspec, nslots) if nslots else None
+        elif (
+            whole
+            and nodes
+            or any(one.get("exclusive") for one, _ in walk(job.jobspec["resources"]))
+        ):
+            cores = 0  # all of each node: R tells how many
+        if per:
+            ntasks = (cores if whole else nodes) * per.get("count", 1)
+        else:
+            ntasks = count_tasks(job.jobspec, nslots)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         return None, None, None
-    return ntasks, nodes or None, cores or None
+    return ntasks or None, nodes or None, cores or None
 
 
 def _system(key):
