@@ -119,6 +119,19 @@ $ flux run -n2 --output='t.{{task.id}}' -l sh -c 'printf "a\nb"' 2>&1 | sort; ca
 0: b
 1: a
 1: b
+$ flux run -N2 -n4 -l echo {{size}} {{ntasks}} {{nnodes}} {{taskid}} {{task.index}} {{node.id}} {{node.name}} {{nosuch}} | sort
+0: 4 4 2 0 0 0 vm {{nosuch}}
+1: 4 4 2 1 1 0 vm {{nosuch}}
+2: 4 4 2 2 0 1 vm {{nosuch}}
+3: 4 4 2 3 1 1 vm {{nosuch}}
+$ flux run -N2 -n4 --output=t.{{node.id}}.{{task.localid}}.{{size}} sh -c 'echo $FLUX_TASK_RANK' 2>/dev/null; cat t.0.0.4 t.0.1.4 t.1.0.4 t.1.1.4
+0
+1
+2
+3
+$ flux job info $(flux job last) guest.output | jq -c 'select(.name=="header").context.count'; flux job info $(flux job last) eventlog | tail -1 | wc -c
+{"stdout":4,"stderr":4}
+1
 $ (unset FLUX_URI; flux getattr rank) 2>&1 | grep -o 'Unable to connect'; (unset FLUX_URI; flux kvs get a) 2>&1 | grep -o 'Unable to connect'
 Unable to connect
 Unable to connect
@@ -180,6 +193,9 @@ $ flux run -N4 -l flux getattr rank | sort
 1: 1
 2: 2
 3: 3
+$ flux run --cwd=/nosuch pwd 2>&1 | sed 's/^[0-9.]*s/T/'
+T: flux-shell[0]: host vm: Could not change dir to /nosuch: No such file or directory. Going to /tmp instead
+/tmp
 $ flux run -o nosuchoption=1 true
 $ flux bulksubmit --quiet --wait --watch echo {} ::: a b | sort
 a
@@ -191,6 +207,18 @@ $ flux cancel $J; flux job status -vv $J
 143! ...
 $ flux jobs -f canceled -no '{inactive_reason} {returncode}' -c 1
 Canceled 143
+# one note for several jobs, and events as they are in the log
+$ J=$(flux submit --urgency=hold true) K=$(flux submit --urgency=hold true); flux job raise -s 3 $J $K two words; flux job raise -m bye $J 1234 $K; flux job raise -m bye $J x
+1! ...
+$ for id in $J $K; do flux job attach -E $id 2>&1 | cut -d' ' -f2- | grep -v 'depend\|priority\|validate'; done
+job.submit {"userid":0,"urgency":0,"flags":0,"version":1}
+job.exception ƒID type=cancel severity=3 two words
+job.exception ƒID type=cancel severity=0 bye
+job.clean
+job.submit {"userid":0,"urgency":0,"flags":0,"version":1}
+job.exception ƒID type=cancel severity=3 two words
+job.exception ƒID type=cancel severity=0 bye
+job.clean
 $ J=$(flux submit --flags=waitable false); flux job wait
  ƒID
 1! flux-job: ERROR: task(s) exited with exit code 1
@@ -203,6 +231,7 @@ $ flux submit --quiet --flags=waitable false; flux job wait --all >/dev/null 2>&
 1!
 $ flux job wait --all
 $ flux run --setattr=exec.test.run_duration=0.1s true
+! flux-job: No job output found
 $ flux run -vv true 2>&1 | grep -o 's: job.[a-z]*' | tr -d '\n'; echo
 s: job.submits: job.validates: job.depends: job.prioritys: job.allocs: job.starts: job.finishs: job.releases: job.frees: job.clean
 $ flux submit --quiet --urgency=hold true; (flux cancel -n -u all; flux cancel --all; flux cancel -S run -qu root) 2>&1
@@ -288,6 +317,9 @@ T submit
 $ flux job eventlog -f xml $(flux job last)
 1! ...
 # housekeeping
+$ printf '[job-manager.housekeeping]\ncommand = ["sh", "-c", "test $(flux getattr rank) = 0 || kill $$"]\n' | flux config load; J=$(flux submit -N2 --wait true); until test -z "$(flux housekeeping list -n)"; do sleep 0.02; done; flux dmesg | tail -2 | cut -d' ' -f2- | sed "s/$J/ID/"
+job-manager.err[0]: housekeeping: vm (rank 1) ID: Terminated
+job-manager.debug[0]: housekeeping: ID complete
 $ printf '[job-manager.housekeeping]\ncommand = ["sleep", "60"]\n' | flux config load; flux job wait-event -q $(flux submit -N2 true) free
 $ flux housekeeping list -i 0,3 -o '{nnodes} {ranks} {pending.ranks} {pending.nnodes} {nodelist}'; flux housekeeping list -i 3 -n
 NNODES RANKS ACTIVE_RANKS #ACTIVE NODELIST

@@ -240,7 +240,7 @@ def test_no_default_queue(inst):
 
 def test_limits(inst):
     limits = {
-        "job-size": {"max": {"ncores": 4, "nnodes": 2}, "min": {"nnodes": 1}},
+        "job-size": {"max": {"ncores": 4, "nnodes": 2}, "min": {"ncores": 1}},
         "duration": "1h",
     }
     queue = {"policy": {"limits": {"job-size": {"max": {"ncores": 8}}, "duration": "2h"}}}
@@ -253,6 +253,7 @@ def test_limits(inst):
             "a": {},
             "b": queue,
             "short": {"parent": "b", "policy": {"limits": {"duration": "1m"}}},
+            "whole": {"policy": {"limits": {"job-size": {"min": {"nnodes": 1}}}}},
             "wide": {"parent": "b", "policy": {"limits": {"job-size": {"max": {"ncores": -1}}}}},
         },
     }
@@ -270,6 +271,8 @@ def test_limits(inst):
     refused(inst, errno.EINVAL, text, cores=9, queue="b")
     text = "requested duration (3h) exceeds policy limit of 2h for queue b"
     refused(inst, errno.EINVAL, text, queue="b", duration=10800)
+    text = "requested nnodes (0) is under policy limit of 1 for queue whole"
+    refused(inst, errno.EINVAL, text, queue="whole")
     # Each key comes from the virtual queue, else from its parent, else from the instance.
     text = "requested duration (2m) exceeds policy limit of 1m for queue short"
     refused(inst, errno.EINVAL, text, queue="short", duration=120)

@@ -4,9 +4,9 @@
 import sys
 
 import flux
-from flux.job import JobID, job_raise
+from flux.job import JobID, job_raise_async
 from flux_embedded.cmd.lib import ask
-from flux_engine.command.errors import CommandError, warn
+from flux_engine.command.errors import CommandError, wait_each, warn
 from flux_engine.formats.states import FLAG_NAMES
 
 #: the flags that a user can set
@@ -32,7 +32,20 @@ def submit(args):
 
 
 def raise_exception(args):
-    job_raise(flux.Flux(), args.id, args.type, args.severity, " ".join(args.note) or None)
+    ids, words = [], args.words
+    while words:
+        try:
+            ids.append(JobID(words[0]))
+        except ValueError:
+            break  # the note begins
+        words = words[1:]
+    if not ids:
+        raise CommandError(f'error parsing jobid: "{words[0]}"')
+    if words and args.message:
+        raise CommandError("Do not set note on command line and with --message")
+    handle, how = flux.Flux(), (args.type, args.severity, args.message or " ".join(words) or None)
+    asked = [(f"raise {id.orig}", job_raise_async(handle, id, *how)) for id in ids]
+    return wait_each("flux-job", asked)
 
 
 def urgency(args):
@@ -64,11 +77,11 @@ def add_commands(parser):
     one.option("-u --urgency=N", "0 to 31", type=int, default=16)
     one.option("-f --flags=FLAGS", ",".join(FLAGS))
     one.option("jobspec=FILE", "JSON; - is stdin", nargs="?", default="-")
-    one = parser.command("raise", raise_exception, "raise an exception on a job")
+    one = parser.command("raise", raise_exception, "raise an exception on jobs")
     one.option("-s --severity=N", "0 to 7", type=int, default=0)
     one.option("-t --type=TYPE", "default: cancel", default="cancel")
-    one.option("id=JOBID", type=JobID)
-    one.option("note=NOTE", "its note", nargs="*")
+    one.option("-m --message=NOTE", "its note")
+    one.option("words=JOBID... [NOTE]", "the jobs, and the words of the note", nargs="+")
     one = parser.command("urgency", urgency, "set the urgency of a job")
     one.option("-v --verbose", "print the urgency it had")
     one.option("id=JOBID", type=JobID)

@@ -11,6 +11,7 @@ from flux.job import JobID, cancel_async, event_watch_async, kill_async
 from flux.job.output import output_event_watch_async
 from flux_engine.command.errors import CommandError, error_text, warn
 from flux_engine.formats import states
+from flux_engine.formats.jsontext import encoder
 
 #: the signals that are passed on to the job
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
@@ -74,7 +75,8 @@ class _Attachment:
             self._print(event, text.format(id=self.args.id, **context))
             self.is_fatal = self.is_fatal or context["severity"] == 0
         elif self.args.show_events:
-            self._print(event, f"job.{event.name} {event.context_string}".rstrip())
+            context = encoder(ensure_ascii=False)(event.context) if event.context else ""
+            self._print(event, f"job.{event.name} {context}".rstrip())
         if event.name == "finish":
             self.status = status = event.context["status"]
             self.code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8
@@ -83,7 +85,8 @@ class _Attachment:
         try:
             event = future.get_event()
         except FileNotFoundError:
-            return  # of a mock job
+            warn("flux-job: No job output found")
+            return
         if event is None:
             return
         if event.name == "log":

@@ -22,8 +22,7 @@ def info(args):
     if key == "jobspec" and args.original:
         key, flags = "J", 0
     payload = {"id": args.id, "keys": [key], "flags": flags}
-    text = flux.Flux().rpc("job-info.lookup", payload).get()[key]
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    print(flux.Flux().rpc("job-info.lookup", payload).get()[key])
 
 
 def convert(args):

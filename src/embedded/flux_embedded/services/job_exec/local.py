@@ -6,6 +6,7 @@ the events of job shells. Statuses are those of a real job: the greatest of the 
 signal counting as 128 + its number.
 """
 
+import errno
 import json
 import os
 import signal
@@ -60,7 +61,7 @@ class LocalJob(ExecJob):
             where = f"jobtmp-0-{jobid.f58(self.id)}"
             rundir = self.service.ctx.attrs.get("rundir")
             self._directory = shell.Directory(rundir, where, system.get("files") or {})
-            self._templates = shell.Templates(self.id, name, self._directory.path)
+            self._templates = shell.Templates(self.id, name, self._directory.path, self._tasks)
             self._output = Output(self.service, self.id, options, self._tasks, self._templates)
             self._output.open(cwd)
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as exc:
@@ -73,9 +74,8 @@ class LocalJob(ExecJob):
             self._fail(note, signal.SIGTERM)
             return
         if not os.path.isdir(cwd):
-            text = (
-                f"host {socket.gethostname()}: Could not change dir to {cwd}: Going to /tmp instead"
-            )
+            why = os.strerror(errno.ENOTDIR if os.path.exists(cwd) else errno.ENOENT)
+            text = f"host {socket.gethostname()}: Could not change dir to {cwd}: {why}. Going to /tmp instead"
             self._output.log(text, LOG_NOTICE)
             cwd = "/tmp"
         self.answer("start", {})

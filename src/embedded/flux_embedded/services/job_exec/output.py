@@ -12,12 +12,7 @@ import re
 
 from flux_engine.formats import idset
 
-HEADER = {
-    "version": 1,
-    "encoding": {"stdout": "UTF-8", "stderr": "UTF-8"},
-    "count": {"stdout": 1, "stderr": 1},
-    "options": {},
-}
+STREAMS = ("stdout", "stderr")
 
 
 class Output:
@@ -31,15 +26,15 @@ class Output:
         self._directory = None
         self._partial = {}
         self._handles = {}
-        self._log([("header", HEADER)])
+        encoding, count = dict.fromkeys(STREAMS, "UTF-8"), dict.fromkeys(STREAMS, len(tasks))
+        header = {"version": 1, "encoding": encoding, "count": count, "options": {}}
+        self._log([("header", header)])
         output = options.get("output")
         output = output if isinstance(output, dict) else {}
         self._where = {
             stream: where
             for stream, where in output.items()
-            if stream in ("stdout", "stderr")
-            and isinstance(where, dict)
-            and where.get("type") == "file"
+            if stream in STREAMS and isinstance(where, dict) and where.get("type") == "file"
         }
         if "stdout" in self._where and "stderr" not in output:
             self._where["stderr"] = self._where["stdout"]

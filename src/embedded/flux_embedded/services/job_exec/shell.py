@@ -8,6 +8,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import tempfile
 
 from flux_engine.formats import jobid
@@ -87,22 +88,31 @@ class Directory:
 class Templates:
     """The ``{{name}}`` of one job's command, environment and file names; unknown ones are not replaced."""
 
-    def __init__(self, id, name, tmpdir):
+    def __init__(self, id, name, tmpdir, tasks):
         self._values = {
             "name": name,
             "tmpdir": tmpdir,
             "id": jobid.f58(id),
+            "size": len(tasks),
+            "ntasks": len(tasks),
+            "nnodes": 1 + max(task.node for task in tasks),
         }
         for form, encode in jobid.FORMS.items():
             self._values[f"id.{form}"] = encode(id)
 
     def render(self, text, task=None):
-        """Replace the known names in a text; those that differ by task only with `task` (layout.Placed)."""
+        """Replace the known names in a text; those that differ by task or node only with `task` (layout.Placed)."""
         if "{{" not in text:
             return text
         values = self._values
         if task is not None:
-            values = {**values, "task.id": task.rank, "task.rank": task.rank}
+            values = {
+                **values,
+                **dict.fromkeys(("taskid", "task.id", "task.rank"), task.rank),
+                **dict.fromkeys(("task.index", "task.localid"), task.local_id),
+                "node.id": task.node,
+                "node.name": socket.gethostname(),
+            }
 
         def replace(match):
             name = match.group(1)

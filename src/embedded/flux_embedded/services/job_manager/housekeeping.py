@@ -13,6 +13,7 @@ are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of r
 """
 
 import errno
+import signal
 from syslog import LOG_DEBUG, LOG_ERR
 
 from flux_embedded.services.job_manager.part import Part
@@ -175,8 +176,10 @@ class Visit:
         future.reset()
         rank, status = body["rank"], body["status"]
         if status:
-            text = f"housekeeping: rank {rank} of job {self.job.id} ended with status {status}"
-            self.service.log(LOG_ERR, text)
+            R, id = self.job.R, jobid.f58(self.job.id)
+            host = dict(zip(rset.ranks(R), rset.hosts(R)))[rank]
+            reason = signal.strsignal(status & 0x7F) if status & 0x7F else "nonzero exit code"
+            self.service.log(LOG_ERR, f"housekeeping: {host} (rank {rank}) {id}: {reason}")
         self._rank_done(rank)
 
     def _rank_done(self, rank):

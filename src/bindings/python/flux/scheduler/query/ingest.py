@@ -85,11 +85,11 @@ def over_policy(jobspec: dict[str, Any], config: dict[str, Any]) -> str | None:
     where = "" if name is None else f" for queue {name}"
     counts: Counter[str] = Counter()
     _count(jobspec["resources"], 1, counts)
-    for kind in ("node", "core", "gpu"):
-        for bound, verb in (("max", "exceeds"), ("min", "is under")):
+    for bound, verb in (("max", "exceeds"), ("min", "is under")):
+        for kind in ("node", "core", "gpu"):
             most = limit("job-size", bound, f"n{kind}s")
             over = counts[kind] - most if isinstance(most, int) and most != -1 else 0
-            if over > 0 if bound == "max" else over < 0 and (kind != "node" or counts[kind]):
+            if over > 0 if bound == "max" else over < 0:
                 return f"requested n{kind}s ({counts[kind]}) {verb} policy limit of {most}{where}"
     most, asked = seconds_of(limit("duration")), system.get("duration") or 0.0
     if most and not 0 < asked <= most:  # "0" and "inf" are no limit

@@ -53,19 +53,14 @@ def job_size_validate(p, args):
     queue = system.get("queue")
     limits = p.limits.get(queue, p.limits[None])
     asked = count_resources(args["jobspec"]["resources"])
-    for kind, value in (
-        ("nnodes", asked["node"]),
-        ("ncores", asked["core"]),
-        ("ngpus", asked["gpu"]),
-    ):
-        for bound, what in (("max", "exceeds"), ("min", "is under")):
-            limit = lookup_path(limits, f"job-size.{bound}.{kind}")
+    for bound, what in (("max", "exceeds"), ("min", "is under")):
+        for kind in ("node", "core", "gpu"):
+            limit, value = lookup_path(limits, f"job-size.{bound}.n{kind}s"), asked[kind]
             if limit in (None, UNLIMITED):
                 continue
-            # A request without nodes leaves their number open, so it cannot be below a minimum.
-            if value > limit if bound == "max" else value < limit and (kind != "nnodes" or value):
+            if value > limit if bound == "max" else value < limit:
                 p.reject_job(
-                    f"requested {kind} ({value}) {what} policy limit of {limit}{_for_queue(queue)}"
+                    f"requested n{kind}s ({value}) {what} policy limit of {limit}{_for_queue(queue)}"
                 )
 
 
@@ -121,7 +116,7 @@ def lifetime_validate(p, topic, args):
 
 #: scheme -> prefix of the description in the eventlog
 KINDS = {
-    "after": "after-start",  # deprecated
+    "after": "after-start",
     "afterstart": "after-start",
     "afterany": "after-finish",
     "afterok": "after-success",
@@ -160,6 +155,9 @@ def after(p, topic, args):
         reason = why_never(p, antecedent, kind, text)
         if reason is not None:
             p.reject_job(f"dependency: {reason}")
+    if scheme == "after":
+        note = "dependency scheme 'after' is deprecated, use 'afterstart'"
+        p.raise_exception(CURRENT_JOB, "dependency", 3, note)
     description = f"{kind}={text}"
     try:
         p.dependency_add(CURRENT_JOB, description)
