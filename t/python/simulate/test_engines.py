@@ -94,6 +94,18 @@ def test_engines_agree(seed, text):
     assert lean.allocated == whole.allocated
 
 
+def test_engines_agree_on_jobs_that_wait_for_the_calendar():
+    jobs = [Job(f"{number}", 0.0, 100, 3600, Shape(1, 1), 1) for number in range(3)]
+    budget = {"per": "instance", "period": "month", "zone": "UTC", "max": {"node-hours": 1}}
+    work, config = workload(jobs, uniform(1), "node"), {"budgets": {"b": budget}}
+    lean, whole = (
+        simulate_policy(work, "sched-fifo", engine=engine, config=config)[0]
+        for engine in ("lean", "instance")
+    )
+    assert columns(lean) == columns(whole)
+    assert lean.start[2] > 30 * 86400
+
+
 def impatient_jobs(seed):
     """Of these some say for how long they may wait."""
     work, chance = some_jobs(seed), random.Random(seed)

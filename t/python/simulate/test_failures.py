@@ -45,9 +45,12 @@ def test_a_policy_that_refuses_what_fits_fails(tmp_path, engine):
 
 
 def test_jobs_that_do_not_fit_may_be_refused(tmp_path):
-    (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,2\n2,0,5,9,9\n")
-    done = flux(tmp_path / "jobs.csv", "--nodes=4")
+    """They did not end: the makespan is that of the others."""
+    (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,2\n2,60,5,9,9\n")
+    done = flux(tmp_path / "jobs.csv", "--nodes=4", "-o", tmp_path / "out")
     assert "sched-backfill: 1 job was refused; job 2: unsatisfiable request: need 9 " in done.stdout
+    summary = json.loads((tmp_path / "out" / "sched-backfill" / "summary.json").read_text())
+    assert summary["figures"]["makespan"] == 5.0
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])

@@ -84,6 +84,18 @@ def test_dependencies_of_a_trace(tmp_path):
     assert "--dependencies changes nothing" in warning
 
 
+def test_check_knows_no_order_of_jobs_that_come_in_at_one_instant(tmp_path):
+    """2 comes in when 1 has ended, after 3, though all are submitted at 0."""
+    lines = [row(1, run=0, size=1), [*row(2, size=2)[:16], 1, 0], row(3, size=1)]
+    (tmp_path / "trace.swf").write_text(swf(*lines))
+    call = [tmp_path / "trace.swf", "--nodes=2", "--dependencies", "--scheduler=sched-fifo"]
+    flux(*call, "-o", tmp_path / "out")
+    assert [line["starting_time"] for line in rows(tmp_path / "out" / "sched-fifo")][::2] == [
+        "0"
+    ] * 2
+    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
+
+
 def test_a_saved_trace_has_the_statuses(tmp_path):
     work = workload(tmp_path, swf(*(row(n + 9, status=of) for n, of in enumerate((1, 0, 5, -1)))))
     write_trace(work, tmp_path / "saved.swf")

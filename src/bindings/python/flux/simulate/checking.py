@@ -250,9 +250,9 @@ class Schedule:
         if name not in ORDERLY or "order=queue" in args or is_other or not self.calm:
             return
         before = None
-        for row in sorted(self.rows, key=lambda row: row.submit):
-            if row.state == "REJECTED" or row.start is None:
-                continue
+        # Of jobs submitted at one time, those that follow others may come last.
+        began = [row for row in self.rows if row.start is not None]
+        for row in sorted(began, key=lambda row: (row.submit, row.start)):
             if before is not None and row.start < before.start - GRAIN:
                 former = f"job {before.id}, which came before it and started at {before.start:g} s"
                 yield f"job {row.id} started at {row.start:g} s, ahead of {former}"
@@ -348,11 +348,13 @@ class Schedule:
         steps = self.result.machine_states()
         if steps is None:
             return
-        held = (
-            (max(start, 0.0), math.nan if end is None else end, idset.count(bounds))
-            for _, start, end, bounds, _ in self.held()
-        )
-        due = dict(busy_steps(held))
+        uses = []
+        for _, start, end, bounds, _ in self.held():
+            size = idset.count(bounds)
+            uses.append((max(start, 0.0), size))
+            if end is not None:
+                uses.append((end, -size))
+        due = dict(busy_steps(sorted(uses)))
         units = self.result.units
         for when, idle, computing in steps:
             if idle + computing != units:

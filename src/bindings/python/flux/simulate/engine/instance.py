@@ -147,8 +147,10 @@ class InstanceEngine(Engine):
             self._prepare()
             self._arm()
             # If the scheduler never starts some jobs, timers may be the only events left: stop
-            # after this time.
-            longest = sum(job.seconds for job in self.jobs) + self.jobs[-1].submit + 86400
+            # after this time. Budgets and reservations may let jobs wait for a day of the calendar.
+            calendar = any(name.endswith(("budgets", "reservations")) for name in self.config)
+            longest = sum(job.seconds for job in self.jobs) + self.jobs[-1].submit
+            longest += 86400 * (366 if calendar else 1)
             longest += sum(job.after[1] or 0.0 for job in self.jobs if job.after is not None)
             self._at(longest, self._stop)
             instance.handle.reactor_run()

@@ -6,6 +6,8 @@ import json
 import math
 import os
 from array import array
+from itertools import chain, groupby
+from operator import itemgetter
 
 from flux.scheduler.command.new_file import new_file, replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
@@ -161,29 +163,21 @@ def write_schedule(outcome, path):
 
 def write_machine_states(outcome, path):
     """Write ``machine_states.csv``: units idle and in use, a row per change."""
-    held = [(outcome.start[i], outcome.end[i], outcome.size[i]) for i in outcome.started()]
-    held += [
-        (max(start, 0.0), end, count_units(units)) for start, end, units in outcome.other_jobs()
-    ]
     units = outcome.workload.units
     with new_file(path) as stream:
         stream.write("time,nb_sleeping,nb_switching_on,nb_switching_off,nb_idle,nb_computing\n")
-        for when, busy in busy_steps(held):
+        for when, busy in busy_steps(outcome.uses()):
             stream.write(f"{number(when)},0,0,0,{units - busy},{busy}\n")
 
 
-def busy_steps(held):
-    """Yield (time, units in use from then on) for 0 and each change, from (start, end or NaN,
-    units)."""
-    changes = {0.0: 0}
-    for start, end, size in held:
-        changes[start] = changes.get(start, 0) + size
-        if end == end:
-            changes[end] = changes.get(end, 0) - size
+def busy_steps(uses):
+    """Yield (time, units in use from then on) for 0 and each change, from (time, units more than before) in order of
+    time."""
     busy = 0
-    for when in sorted(changes):
-        busy += changes[when]
-        if changes[when] or when == 0:
+    for when, some in groupby(chain([(0.0, 0)], uses), itemgetter(0)):
+        more = sum(units for _, units in some)
+        busy += more
+        if more or when == 0:
             yield when, busy
 
 

@@ -2,10 +2,9 @@
 """Figures of an outcome; doc/guide/comparing.rst defines them."""
 
 import bisect
-import heapq
 import math
 from array import array
-from operator import add, attrgetter, mul
+from operator import attrgetter
 
 from flux.simulate.results.outcome import END, PREEMPTED, REJECTED, START, SUBMISSION
 from flux_engine.formats import states
@@ -79,18 +78,16 @@ def job_figures(outcome, indices):
     """Return the figures of waits and slowdowns of some jobs that started, as {name: number}."""
     wait, run, slowdown = outcome.columns
     waits, slowdowns = _ascending(wait, indices), _ascending(slowdown, indices)
-    sizes, runs, waited = (
-        array("d", map(column.__getitem__, indices)) for column in (outcome.size, run, wait)
-    )
-    areas = array("d", map(mul, sizes, runs))
+    areas = array("d", (outcome.size[i] * run[i] for i in indices))
     area = math.fsum(areas)
-    weighted = math.fsum(map(mul, areas, map(add, waited, runs)))
+    waited = math.fsum(one * wait[i] for one, i in zip(areas, indices))
+    weighted = math.fsum(one * (wait[i] + run[i]) for one, i in zip(areas, indices))
     return {
         **_spread("wait", waits),
         "wait_max": waits[-1] if waits else math.nan,
         **_spread("bsld", slowdowns),
         "response_weighted": _ratio(weighted, area),
-        "wait_weighted": _ratio(math.fsum(map(mul, areas, waited)), area),
+        "wait_weighted": _ratio(waited, area),
     }
 
 
@@ -201,12 +198,11 @@ class Sweep:
             )
         if REJECTED in outcome.how:
             refused = outcome.how
-            events = [one for one in events if one < 0 or refused[one >> 2] != REJECTED]
+            events = (one for one in events if one < 0 or refused[one >> 2] != REJECTED)
         step = max([outcome.last, horizon, *(when for when, _ in outcome.changes)]) / STEPS or 1.0
         self.times, self.busy, self.queued, self.waiting = [], [], [], []
         weights = array("d", [one * (job.limit or job.seconds) for one, job in zip(sizes, jobs)])
-        gone = bytearray(len(jobs))
-        waiting = []  # heap of (size, index), with jobs that are gone
+        waiting, least = {}, math.inf  # size: number of waiting jobs; the smallest
         busy = area = length = 0
         busy_area = queue_area = length_area = 0.0
         before = bucket = 0.0
@@ -224,11 +220,8 @@ class Sweep:
                         span = horizon - before
                         work = busy * span
                     used += work
-                    if length:
-                        while gone[waiting[0][1]]:
-                            heapq.heappop(waiting)
-                        if waiting[0][0] <= units - busy:
-                            lost += (units - busy) * span
+                    if least <= units - busy:
+                        lost += (units - busy) * span
                 before = when
                 if when - bucket >= step:
                     self._note(bucket, when, busy_area, queue_area, length_area)
@@ -238,17 +231,25 @@ class Sweep:
                 busy += more
                 units -= fewer
             elif kind == SUBMISSION:
-                heapq.heappush(waiting, (sizes[index], index))
+                size = sizes[index]
+                waiting[size] = waiting.get(size, 0) + 1
+                if size < least:
+                    least = size
                 area += weights[index]
                 length += 1
             elif kind == END:
                 busy -= sizes[index]
             else:
-                gone[index] = 1
+                size = sizes[index]
+                waiting[size] -= 1
+                if not waiting[size]:
+                    del waiting[size]
+                    if size == least:
+                        least = min(waiting, default=math.inf)
                 area -= weights[index]
                 length -= 1
                 if kind == START:
-                    busy += sizes[index]
+                    busy += size
         if before > bucket:
             self._note(bucket, before, busy_area, queue_area, length_area)
         self.used, self.lost = used, lost

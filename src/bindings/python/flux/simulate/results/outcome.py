@@ -141,10 +141,12 @@ class Outcome(Observer):
                 entry[1] = round(active.end - self.epoch, 6)
                 self._change(entry[1], -count_units(entry[2]))
             return
-        self.last = self.end[index] = in_microseconds(active.end - self.epoch)
-        self.events.append(
-            4 * index + (END if self.start[index] == self.start[index] else WITHDRAWAL)
-        )
+        self.end[index] = in_microseconds(active.end - self.epoch)
+        if self.start[index] == self.start[index]:
+            self.last = self.end[index]
+            self.events.append(4 * index + END)
+        else:
+            self.events.append(4 * index + WITHDRAWAL)
         self.how[index] = how
         self.done += 1
         if active.preempted is not None:
@@ -156,7 +158,7 @@ class Outcome(Observer):
         self.changes.append((when, units))
 
     def rejected(self, active, note):
-        self.last = self.end[active.index] = round(active.end - self.epoch, 6)
+        self.end[active.index] = round(active.end - self.epoch, 6)
         self.how[active.index] = REJECTED
         self.notes[active.index] = note or ""
         self.done += 1
@@ -184,10 +186,13 @@ class Outcome(Observer):
         history = [(when, 0, every & ~_mask(units)) for when, units in self.available()]
         if not any(down for _, _, down in history):
             return []
-        held = self.other_jobs()
-        held += [(self.start[i], self.end[i], self.allocated[i]) for i in self.started()]
+        held = [(self.start[i], self.end[i], self.allocated[i]) for i in self.started()]
+        held += self.others.values()
         steps = [
-            (when, 1, _mask(units)) for *times, units in held for when in times if when == when
+            (when, 1, _mask(units))
+            for *times, units in held
+            for when in times
+            if when is not None and when == when
         ]
         found = []
         down = in_use = away = 0
@@ -203,10 +208,16 @@ class Outcome(Observer):
 
     # -- queries ----------------------------------------------------------------------------
 
-    def other_jobs(self):
-        """Return (start, end or NaN, units) of the jobs of no trace."""
-        spans = self.others.values()
-        return [(start, NEVER if end is None else end, units) for start, end, units in spans]
+    def uses(self):
+        """Yield (time, units in use more than before) of starts and ends, in order of time."""
+        for event in self.events:
+            kind, index = event & 3, event >> 2
+            if event < 0:
+                yield self.changes[~event]
+            elif kind == START:
+                yield self.start[index], self.size[index]
+            elif kind == END:
+                yield self.end[index], -self.size[index]
 
     def started(self):
         """Return the indices of jobs that started, in order of submission."""
@@ -222,7 +233,7 @@ class Outcome(Observer):
     def columns(self):
         """Wait, seconds that it held its resources (so far, if it has not ended) and bounded
         slowdown of each job; NaN if it did not start. For use after the run."""
-        end = [end if end == end else self.last for end in self.end]
+        end = (end if end == end else self.last for end in self.end)
         wait = array("d", map(sub, self.start, self.submit))
         held = array("d", map(sub, end, self.start))
         return wait, held, array("d", map(bounded_slowdown, wait, held))
