@@ -642,9 +642,21 @@ def test_lublin():
     assert noon > 2 * night
     kinds = {kind for *_, kind in lublin.generate("type=both", 300, 128, 1)}
     assert kinds == {"batch", "interactive"}
-    for bad in ("type=odd", "uLow=x", "nonsense=1", "bNum=0", "bArr=-1", "serial=2", "start=24"):
+    for bad in (
+        "type=odd",
+        "uLow=x",
+        "nonsense=1",
+        "bNum=0",
+        "bArr=-1",
+        "serial=2",
+        "start=24",
+        "uHi=2000",
+        "aArr=1000",
+        "a1=1000,a2=1000",
+        "aNum=1e6,bNum=0.01",
+    ):
         with pytest.raises(ValueError, match="model lublin"):
-            lublin.generate(bad, 1, 128, 1)
+            list(lublin.generate(bad, 1, 128, 1))
 
 
 @pytest.mark.parametrize(

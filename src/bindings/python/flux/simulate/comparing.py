@@ -84,7 +84,7 @@ def pair_of(text, numbers):
     """Parse two of the numbers of some policies. Raises OptionError."""
     words = text.split(",")
     known = [str(number) for number in sorted(numbers)]
-    if len(words) != 2 or not set(words).issubset(known):
+    if len(words) != 2 or len({*words} & {*known}) != 2:
         raise OptionError(f"--diff={text}: expected two numbers, of {', '.join(known)}")
     return [int(word) for word in words]
 

@@ -193,7 +193,9 @@ class _Splits:
         self._trace = trace
         self._splits = splits
         if trace.sweeps:
-            raise OptionError("tune takes one value for each option")
+            raise OptionError(
+                f"{trace.sweeps[0].replace('_', '-')}: tune takes one value for each option"
+            )
         whole = trace.workload()
         self.unit = whole.unit
         if trace.is_model:

@@ -36,9 +36,14 @@ BUCKET = 1800
 BUCKETS = 48
 LONGEST_LOG_RUN = 12
 LONGEST_LOG_ARRIVAL = 13
-#: Parameters that are shares, and those of gamma distributions.
-SHARES = ("serial", "pow2", "uProb")
-POSITIVE = ("a1", "b1", "a2", "b2", "aArr", "bArr", "aNum", "bNum", "ARAR")
+#: (bounds, their text, parameters): shares, those of gamma distributions, and logarithms of sizes.
+RANGES = (
+    (0, 1, "0 to 1", ("serial", "pow2", "uProb")),
+    (1e-9, 1e6, "a number above 0, up to 1e6", ("a1", "b1", "a2", "b2", "aArr", "bArr", "aNum", "bNum", "ARAR")),
+    (-math.inf, 36, "36 or less", ("uLow", "uMed", "uHi")),
+)  # fmt: skip
+#: Maximum number of draws for a value below its maximum.
+DRAWS = 100_000
 
 
 def parameters(text, size):
@@ -87,12 +92,14 @@ def parameters(text, size):
 
 def _check(values):
     """Raise OptionError if a parameter is none of its distribution."""
-    for name in SHARES:
-        if not 0 <= values[name] <= 1:
-            raise OptionError(f"model lublin: {name}={values[name]:g}: expected 0 to 1")
-    for name in POSITIVE:
-        if not values[name] > 0:
-            raise OptionError(f"model lublin: {name}={values[name]:g}: expected a number above 0")
+    for low, high, text, names in RANGES:
+        for name in names:
+            if not low <= values[name] <= high:
+                raise OptionError(f"model lublin: {name}={values[name]:g}: expected {text}")
+
+
+def _too_large(names):
+    return OptionError(f"model lublin: with these {names} hardly any value is below its maximum")
 
 
 class Stream:
@@ -126,20 +133,23 @@ class Stream:
     def _run(self, size):
         values, rng = self.values, self.rng
         share = min(max(values["pa"] * size + values["pb"], 0.0), 1.0)
-        while True:
+        for _ in range(DRAWS):
             if rng.random() <= share:
                 log = rng.gammavariate(values["a1"], values["b1"])
             else:
                 log = rng.gammavariate(values["a2"], values["b2"])
             if log <= LONGEST_LOG_RUN:
                 return int(math.exp(log))
+        raise _too_large("a1, b1, a2, b2, pa and pb")
 
     def _arrival(self):
         values, rng = self.values, self.rng
-        while True:
+        for _ in range(DRAWS):
             log = rng.gammavariate(values["aArr"] * values["ARAR"], values["bArr"])
             if log <= LONGEST_LOG_ARRIVAL:
                 break
+        else:
+            raise _too_large("aArr, bArr and ARAR")
         # Each half hour holds points in proportion to its load; an arrival uses some up.
         self._points += math.exp(log) / BUCKET
         weight = self._weights[self._slot % BUCKETS]
@@ -158,6 +168,8 @@ def _weights(shape, scale):
         low, high = (_gamma_cdf(shape, scale, i + half) for half in (-0.5, 0.5))
         weights[(i - 1) % BUCKETS] = high - low
     mean = sum(weights) / BUCKETS
+    if not 0 < mean < math.inf:
+        raise OptionError(f"model lublin: aNum={shape:g}, bNum={scale:g}: no day has such arrivals")
     # Half hours without arrivals would stop the clock.
     return tuple(max(weight / mean, 1e-6) for weight in weights)
 
@@ -169,7 +181,7 @@ def _gamma_cdf(shape, scale, x):
         return 0.0
     term = total = 1.0 / shape
     n = shape
-    while term > total * 1e-15:
+    while total * 1e-15 < term < math.inf:
         n += 1
         term *= x / n
         total += term
