@@ -259,8 +259,9 @@ class AdmissionControl:
             freed
         offers (dict): (counting rule, key of a deferral because of the pool's offer) -> the shape of
             the next request; None: unknown
-        watched (set): the uses in which a pending job may be over a bound, waits, or is promised a
-            start; in others a job costs its counters alone
+        assured (dict): id of a promised job -> the limits in which jobs behind it leave it its share
+        watched (set): the uses in which a pending job may be over a bound, waits, or must leave
+            others their share; in others a job costs its counters alone
         at_release (dict): uses whose jobs are readmitted when resources are released or a promise is
             given up, for schedulers with promises -> None
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
@@ -290,6 +291,7 @@ class AdmissionControl:
         #: the last allocation offered to a job, its resources, and how they are counted
         self._offer: tuple[Any, Holding, Any] = (None, NOTHING, None)
         self.at_release: dict[Any, None] = {}
+        self.assured: dict[int, list[Any]] = {}
         self.watched: set[Any] = set()
         #: shape of a request, and needs -> how such jobs are counted
         self._tallies: Remembered[Any, Tally] = Remembered()
@@ -343,7 +345,6 @@ class AdmissionControl:
         self._promise_checks = self._overriding(GivingRule.keeps_promise, giving)
         #: the rules that look at what the pool offers
         self.second_looks = [rule for rule in counting if hasattr(rule, "second_look")]
-        self._uncertain = [rule for rule in counting if hasattr(rule, "is_certain")]
         if counting != self._counting:
             self._counting = counting
             self.recount()
@@ -447,24 +448,25 @@ class AdmissionControl:
             if mark is not None:
                 marks += ((rule.name, mark),)
         if self._counting and told is self.rules:  # it has just come, and is examined soon
-            self._enter_tally(job)
+            self._tally_of(job)
         return marks or None
 
     def _to_ask(self, job: PendingJob) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
         """Return the rules that may keep a job from starting, with their checks: those that count
         only if it exceeds one of its bounds."""
         if self._counting:
-            found = job.tally
-            if found is None or found.version != self._version:
-                found = self._enter_tally(job)
+            found = self._tally_of(job)
             if not self.watched.isdisjoint(found.uses):
                 for numbers, at, most in found.bounds:
                     if numbers[at] > most:
                         return self._checking
         return self._asked_always
 
-    def _enter_tally(self, job: PendingJob) -> Tally:
-        """Make the tally of a pending job, with its bounds."""
+    def _tally_of(self, job: PendingJob) -> Tally:
+        """Return the tally of a pending job, with its bounds."""
+        known: Tally | None = job.tally
+        if known is not None and known.version == self._version:
+            return known
         facts, request, record = self._facts, job.resource_request, self.counted.get(job.jobid)
         needs = () if record is None else record.needs()
         key = getattr(request, "shape", request), needs
@@ -473,6 +475,12 @@ class AdmissionControl:
             least = facts.least_of(request)
             found = self._tallies[key] = Tally(needs, Holding(0, *least))
             found.version, found.is_exact = self._version, facts.takes_least(request)
+            unlike = facts.unlike_nodes(request)
+            sure = [use for use, each in needs if use.is_assured(each, unlike)]
+            found.is_certain = len(sure) == len(needs)
+            found.together = [use for use in found.uses if use.promised]
+            limits = [use for use in found.together if use.assures]
+            found.assured = limits if set(limits) <= set(sure) else []
             for use, each in needs:
                 bounds = use.bounds_for(job, each, least)
                 found.bounds += bounds
@@ -584,12 +592,23 @@ class AdmissionControl:
         for _, keeps_promise in self._promise_checks:
             if not keeps_promise(job):
                 return False
-        if self._uncertain and job.jobid in self.counted:
-            by_rule = self.counted[job.jobid].uses
-            for rule in self._uncertain:
-                if rule.name in by_rule and not rule.is_certain(job, by_rule[rule.name]):
-                    return False
-        return True
+        if not self._counting:
+            return True
+        tally = self._tally_of(job)
+        full = [use for use in tally.together if use.over(use.pending) is not None]
+        limits = tally.assured
+        if limits and job.jobid not in self.assured and not any(use in full for use in limits):
+            self.assured[job.jobid] = limits
+            for use in limits:
+                use.assure(job)
+        return tally.is_certain and not full
+
+    def assure_no_more(self, jobid: int) -> None:
+        """Let jobs behind a promised one take its share of limits: it has started, is pending no
+        more, or has lost its promise."""
+        for use in self.assured.pop(jobid, ()):
+            del use.assured[jobid]
+            use.outgrew()
 
     def start(
         self, job: PendingJob, alloc: ResourcePool, now: float, annotations: dict[str, Any]
@@ -600,11 +619,18 @@ class AdmissionControl:
             offered, held, tally = self._offer
             if offered is not alloc:
                 held = holding_of(self._pool(), job.jobid)
-                tally = self._enter_tally(job).of(held)
+                tally = self._tally_of(job).of(held)
             for numbers, at, less in tally.pending:
                 numbers[at] -= less
             record.held, record.tally = held, tally
-            self.count(job.jobid, record, held, 1, now)
+            self.count(job.jobid, record, 1, now)
+            if job.jobid in self.assured:
+                self.assure_no_more(job.jobid)
+            if tally is not job.tally:
+                for use in job.tally.together:
+                    use.outgrew()
+            if not self.watched.isdisjoint(tally.uses):
+                self._tell_uses(tally.uses, "started", job.jobid)
         for one, start in self._starting:
             try:
                 shown = start(job, alloc)
@@ -621,13 +647,13 @@ class AdmissionControl:
         if record is not None:
             held = record.held
             if held is not None:
-                uses = self.count(jobid, record, held, -1, now())
+                uses = self.count(jobid, record, -1, now())
                 if not final:
                     left = held.left_of(R) if held.ranks else holding_of(self._pool(), jobid)
                     record.held, record.tally = left, None
-                    self.count(jobid, record, left, 1, now())
+                    self.count(jobid, record, 1, now())
                 if not self.watched.isdisjoint(uses):
-                    self._settle(uses)
+                    self._tell_uses([use for use in uses if use in self.watched], "settle")
                 for use in uses if final else ():
                     use.jobs -= 1
                     if not use.jobs:
@@ -640,30 +666,33 @@ class AdmissionControl:
             except Exception:
                 self._report(f"admission rule {one.name}: free", trace=True)
 
-    def count(self, jobid: int, record: Counted, held: Holding, sign: int, now: float) -> list[Any]:
-        """Count that a job holds `held` (`sign` is 1), or does not any more (-1). Return the uses in
-        which it counts."""
-        tally, watched = record.tally, self.watched
+    def count(self, jobid: int, record: Counted, sign: int, now: float) -> list[Any]:
+        """Count that a job holds ``record.held`` (`sign` is 1), or does not any more (-1). Return the
+        uses in which it counts."""
+        tally = record.tally
         if tally is None:
-            tally = record.tally = Tally(record.needs(), held)
-        for use, used, at, number in tally.steps:
-            used[at] = number = used[at] + sign * number
-            if number > use.lowest[at]:
-                watched.add(use)
-        for use, needs in tally.told if watched.isdisjoint(tally.uses) else tally.needs:
+            tally = record.tally = Tally(record.needs(), record.held)
+        if sign > 0:
+            for use, used, at, number in tally.steps:
+                used[at] = number = used[at] + number
+                if number > use.lowest[at]:
+                    self.watched.add(use)
+        else:
+            for _, used, at, number in tally.steps:
+                used[at] -= number
+        for use, noted in tally.told:
             try:
-                use.note_held(jobid, needs, held, sign, now)
+                use.note_held(jobid, record, noted, sign, now)
             except Exception:
                 self._report(f"admission rule {use.rule.name}: note_held", trace=True)
         return tally.uses
 
-    def _settle(self, uses: Iterable[Any]) -> None:
+    def _tell_uses(self, uses: Iterable[Any], method: str, *args: Any) -> None:
         for use in uses:
             try:
-                if use in self.watched:
-                    use.settle()
+                getattr(use, method)(*args)
             except Exception:
-                self._report(f"admission rule {use.rule.name}: settle", trace=True)
+                self._report(f"admission rule {use.rule.name}: {method}", trace=True)
 
     def ask_again(self) -> None:
         """Readmit jobs that wait for another offer of the pool, as many as the free resources
@@ -702,6 +731,7 @@ class AdmissionControl:
         """Note why a job is deferred: it does not wait for its other uses."""
         self.deferred.readmit_at(rule, deferral.key, deferral.until)
         cause = deferral.over and deferral.over[0]
+        self.assure_no_more(job.jobid)
         if job.jobid in self.counted:
             for uses in self.counted[job.jobid].uses.values():
                 for use in uses:

@@ -372,7 +372,6 @@ class RequestFacts:
         self._down: Remembered[Any, bool] = Remembered()
         self._leasts: Remembered[Any, tuple[int, int, int]] = Remembered()
         self._fewest: Remembered[Any, int] = Remembered()
-        self._unlike: Remembered[Any, tuple[bool, bool]] = Remembered()
         self._numbers: Remembered[Any, dict[str, Any]] = Remembered()
         self._generation = -1  # the pool's generation when `_numbers` were computed
 
@@ -439,17 +438,12 @@ class RequestFacts:
         """Return whether the numbers of cores, and of GPUs, that a request takes depend on the
         ranks, as those of whole nodes of several kinds."""
         shape = getattr(request, "shape", None)
-        unlike = self._unlike.get(shape)
-        if unlike is None:
-            unlike = False, False
-            if shape is not None and shape.exclusive:
-                ranks = self.ranks_of(request)
-                kinds = [kind for kind in self._pool().node_kinds() if kind[2] & ranks]
-                cores, gpus = ({kind[at] for kind in kinds} for at in (0, 1))
-                unlike = len(cores) > 1, len(gpus) > 1
-            if shape is not None:
-                self._unlike[shape] = unlike
-        return unlike
+        if shape is None or not shape.exclusive:
+            return False, False
+        ranks = self.ranks_of(request)
+        kinds = [kind for kind in self._pool().node_kinds() if kind[2] & ranks]
+        cores, gpus = ({kind[at] for kind in kinds} for at in (0, 1))
+        return len(cores) > 1, len(gpus) > 1
 
     def waits_for_down_ranks(self, request: Any) -> bool:
         """Whether the ranks that are up could not satisfy a request even if all jobs had ended."""
@@ -479,7 +473,6 @@ class RequestFacts:
         self._down.clear()
         self._leasts.clear()
         self._fewest.clear()
-        self._unlike.clear()
 
 
 #: A string, a bracket, or the start of a number.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.counting import Bound
-    from flux.scheduler.site_policy.holdings import Holding
+    from flux.scheduler.site_policy.holdings import Counted, Holding
 
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-budgets"
@@ -175,14 +175,19 @@ class Account(ScopedUse):
         length = min(needs.limit, self.longest)
         return [(at, needs.rates[at] * length) for at, _ in self.promised]
 
-    def note_held(self, jobid: int, needs: Charge, held: Holding, sign: int, now: float) -> None:
-        rule = self.rule
+    def notes(self, needs: Charge, held: Holding) -> tuple[Any, float]:
+        return held[1:], needs.limit
+
+    def note_held(
+        self, jobid: int, record: Counted, noted: tuple[Any, float], sign: int, now: float
+    ) -> None:
+        rule, end = self.rule, record.end
         if now >= rule.next_end:
             rule.begin_periods(now)
-        record = rule.counted[jobid]
-        if record.end is None:
-            record.end = rule.host.admission.own_ends.get(jobid) or now + needs.limit
-        self.take(held[1:], sign * (min(record.end, self.end) - now))
+        rates, limit = noted
+        if end is None:
+            record.end = end = rule.host.admission.own_ends.get(jobid) or now + limit
+        self.take(rates, sign * ((end if end < self.end else self.end) - now))
         if not rule.usage.has_changed:
             rule.usage.touch()
 
@@ -193,7 +198,8 @@ class Account(ScopedUse):
         used[1] += cores * seconds
         if gpus:
             used[2] += gpus * seconds
-        self.watch()
+        if seconds > 0:
+            self.watch()
 
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
@@ -381,10 +387,6 @@ class BudgetRule(ScopedRule):
         shape = getattr(others[0] if others else job.resource_request, "shape", None)
         self.host.admission.offers[self, deferral.key] = shape
         return deferral._replace(instead=others)
-
-    def is_certain(self, job: PendingJob, uses: dict[Any, Any]) -> bool:
-        self.now()
-        return super().is_certain(job, uses)
 
     # -- running jobs ------------------------------------------------------------------------------
 

@@ -154,6 +154,7 @@ class Use:
         used (list): use per dimension
         bounds (list): (index of a dimension, maximum) of limited dimensions
         promised (list): the same, in which starts are promised: none in strict order
+        assures (bool): whether jobs behind a promised one may have to leave it its share
         pending (list): what all pending jobs may add together, per dimension in `promised`
         waiting (dict): key of a deferral -> {use: what each of the jobs deferred with it needs}
         lowest (list): the lowest maximum in a pending job's bounds, per dimension
@@ -171,6 +172,8 @@ class Use:
         "used",
         "waiting",
     )
+
+    assures = False
 
     def __init__(
         self, rule: Any, entry: Any, key: tuple[Any, ...], most: Sequence[float | None] = ()
@@ -243,13 +246,24 @@ class Use:
         `note_held` counts."""
         return []
 
-    def is_told(self, needs: Any) -> bool:
-        """Whether `note_held` is called although this use is not watched."""
+    def notes(self, needs: Any, held: Holding) -> Any:
+        """Return what `note_held` needs to know of a job that holds `held`; None: it is not called."""
+        return None
+
+    def note_held(self, jobid: int, record: Counted, noted: Any, sign: int, now: float) -> None:
+        """Called when a job holds ``record.held`` (`sign` is 1), or does not hold it any more (-1):
+        when it starts and ends, and both if it frees a part. `noted`: from `notes`."""
+
+    def is_assured(self, needs: Any, unlike: tuple[bool, bool]) -> bool:
+        """Whether a job with a promise is certain to start if all pending jobs fit together.
+        `unlike`: whether its numbers of cores, and of GPUs, depend on its nodes."""
         return True
 
-    def note_held(self, jobid: int, needs: Any, held: Holding, sign: int, now: float) -> None:
-        """Called when a job holds `held` (`sign` is 1), or does not hold it any more (-1): when it
-        starts and ends, and both if it frees a part."""
+    def outgrew(self) -> None:
+        """Called when a job has started with other numbers than the minimum."""
+
+    def started(self, jobid: int) -> None:
+        """Called when a job has started, if one of its uses is watched."""
 
     def settle(self) -> None:
         """Called of a watched use when a job has freed resources: readmit jobs that wait for it."""
@@ -282,6 +296,10 @@ class ScopedUse(Use):
         super().__init__(rule, entry, key, entry.most)
         parts = PER[entry.scope.per]
         self.userid = key[parts.index("user")] if "user" in parts else None
+
+    def is_assured(self, needs: Any, unlike: tuple[bool, bool]) -> bool:
+        most = self.entry.most
+        return not any(unlike[at - 1] and most[at] is not None for at in (1, 2))
 
     @property
     def whose(self) -> str:
@@ -319,9 +337,7 @@ class CountingRule(TableRule):
     - ``second_look(job, pool, held)``: return None if `job`, which is within its bounds, may start
       with `held`, which is other than the minimum of its request, else the reason; the allocation
       is then freed. `pool`: that of the allocation, the scheduler's or a copy for a trial. A job
-      that waits for another offer has its shape noted in ``host.admission.offers``;
-    - ``is_certain(job, uses)``: whether it is certain to let `job`, with these uses, start at its
-      promised time, as `GivingRule.keeps_promise`.
+      that waits for another offer has its shape noted in ``host.admission.offers``.
 
     Attributes:
         are_promised (bool): whether a job that waits for another offer of the pool is readmitted
@@ -370,6 +386,7 @@ class CountingRule(TableRule):
     def cancel(self, jobid: int) -> None:
         if jobid in self.counted:
             uses = self.counted[jobid].uses.pop(self.name, {})
+            self.host.admission.assure_no_more(jobid)
             for use, needs in uses.items():
                 use.count_pending(needs, -1)
                 use.waits_no_more(jobid)
@@ -403,10 +420,10 @@ class CountingRule(TableRule):
             held, needs = admission.held_by(jobid), self.found(job, uses, job.attributes)
             before = self.counted.get(jobid)
             if before is not None and before.held is not None:  # another rule counts it
-                admission.count(jobid, before, before.held, -1, now)
+                admission.count(jobid, before, -1, now)
             record = self._enter(jobid, userid, needs, 0)
             record.userid, record.held, record.end = userid, held, job.end
-            admission.count(jobid, record, held, 1, now)
+            admission.count(jobid, record, 1, now)
 
     def wait(self, uses: Iterable[Any], key: Hashable, needs: dict[Any, Any]) -> None:
         """Note in some uses that jobs deferred with a key wait until there is room for `needs`."""
@@ -527,17 +544,6 @@ class ScopedRule(CountingRule):
     def binding(self, uses: dict[Any, Any]) -> dict[Any, Any]:
         """Return those of some uses that a job may not exceed."""
         return uses
-
-    def is_certain(self, job: PendingJob, uses: dict[Any, Any]) -> bool:
-        # It is certain to start if all pending jobs fit together. The numbers of cores and GPUs are
-        # unknown for whole nodes of several kinds.
-        cores, gpus = self.host.facts.unlike_nodes(job.resource_request)
-        for use in uses:
-            if cores and use.entry.most[1] is not None or gpus and use.entry.most[2] is not None:
-                return False
-            if use.over(use.pending) is not None:
-                return False
-        return True
 
     def why(self, job: PendingJob) -> str | None:
         found = self.first_over(job, self.binding(self.uses_by_id(job.jobid)))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter, Timer
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.holdings import Holding
+    from flux.scheduler.site_policy.holdings import Counted, Holding
 
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-fairshare"
@@ -103,11 +103,11 @@ class Associated(Use):
     def needs_pending(self, needs: None) -> list[tuple[int, float]]:
         return [(0, 1)]
 
-    def note_held(self, jobid: int, needs: None, held: Holding, sign: int, now: float) -> None:
-        _, nodes, cores, gpus = held
-        by_node, by_core, by_gpu = self.rule.weights
-        rate = sign * (nodes * by_node + cores * by_core + gpus * by_gpu)
-        self.rule.usage.change(self.key, rate, now)
+    def notes(self, needs: None, held: Holding) -> float:
+        return self.rule.rate_of(held)
+
+    def note_held(self, jobid: int, record: Counted, noted: float, sign: int, now: float) -> None:
+        self.rule.usage.change(self.key, sign * noted, now)
         self.rule.changed()
 
     def without_jobs(self) -> None:
@@ -193,8 +193,13 @@ class FairShareRule(CountingRule):
     def hello(self, job: RunningJob) -> None:
         super().hello(job)
         for use in self.uses_by_id(job.jobid):  # what no scheduler has counted
-            rate = sum(map(mul, self.host.admission.held_by(job.jobid)[1:], self.weights))
+            rate = self.rate_of(self.host.admission.held_by(job.jobid))
             self.usage.charge(use.key, rate, self.usage.found(job.jobid), self.host.now())
+
+    def rate_of(self, held: Holding) -> float:
+        """Return the weighted use per second of a job."""
+        rate: float = sum(map(mul, held[1:], self.weights))
+        return rate
 
     def cancel(self, jobid: int) -> None:
         super().cancel(jobid)

@@ -64,8 +64,7 @@ class Tally:
 
     Attributes:
         uses (list): the uses
-        told (list): of `needs`, those uses whose `Use.note_held` is called though none of all is
-            watched (`AdmissionControl.watched`)
+        told (list): ``(use, what it counts)`` of the uses whose `Use.note_held` is called
         pending (list): ``(numbers, index, number)``: ``numbers[index]`` falls by `number` when it
             starts
         steps (list): ``(use, numbers, index, number)``: ``numbers[index]`` grows then, and falls when
@@ -73,14 +72,20 @@ class Tally:
         is_exact (bool): whether a pending job takes `held` on any ranks
         bounds (list): ``(numbers, index, maximum)``: a pending job may start while no
             ``numbers[index]`` is above its maximum
-        version (int): number of the last change of counting rules that is in `bounds`
+        together (list): the uses in which all pending jobs must fit together for a promise to be
+            certain
+        assured (list): the limits in which jobs behind a promised one then leave it its share
+        is_certain (bool): whether a promise can be certain
+        version (int): number of the last change of counting rules that is in `bounds` and those
+            below them
     """
 
-    is_exact, version = False, -1
+    is_exact, is_certain, version = False, True, -1
 
     def __init__(self, needs: tuple[tuple[Any, Any], ...], held: Holding) -> None:
         self.needs, self.held, self.uses = needs, held, [use for use, _ in needs]
-        self.told = [(use, each) for use, each in needs if use.is_told(each)]
+        noted = [(use, use.notes(each, held)) for use, each in needs]
+        self.told = [one for one in noted if one[1] is not None]
         self.pending = [
             (use.pending, *one) for use, each in needs for one in use.needs_pending(each)
         ]
@@ -88,6 +93,8 @@ class Tally:
             (use, use.used, *one) for use, each in needs for one in use.counts(each, held)
         ]
         self.bounds: list[tuple[list[Any], int, float]] = []
+        self.together: list[Any] = []
+        self.assured: list[Any] = []
         self._others: dict[Any, Tally] = {}
 
     def of(self, held: Holding) -> Tally:
@@ -116,7 +123,7 @@ class Counted:
     def __init__(self, userid: int) -> None:
         self.uses: dict[str, dict[Any, Any]] = {}
         self.userid = userid
-        self.held: Holding | None = None
+        self.held: Any = None
         self.end: float | None = None
         self.tally: Tally | None = None
 

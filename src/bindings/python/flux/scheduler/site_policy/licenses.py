@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.counting import Bound
-    from flux.scheduler.site_policy.holdings import Holding
+    from flux.scheduler.site_policy.holdings import Counted, Holding
 
 #: Maximum number of different licences that a job may request.
 MAX_NAMES = 64
@@ -187,12 +187,14 @@ class LicenseUse(Use):
     def counts(self, needs: int, held: Holding) -> list[tuple[int, int]]:
         return [(0, needs)]  # until its final free: its program may still run
 
-    def is_told(self, needs: int) -> bool:
-        return self.entry.plan
+    def notes(self, needs: int, held: Holding) -> int | None:
+        return needs if self.entry.plan else None
 
-    def note_held(self, jobid: int, needs: int, held: Holding, sign: int, now: float) -> None:
-        if self.entry.plan:
-            self.rule.note_planned(jobid, self, needs, sign > 0)
+    def note_held(self, jobid: int, record: Counted, noted: int, sign: int, now: float) -> None:
+        self.rule.note_planned(jobid, self, noted, sign > 0)
+
+    def is_assured(self, needs: int, unlike: tuple[bool, bool]) -> bool:
+        return self.entry.name in self.rule.planned
 
     @property
     def in_use(self) -> int:
@@ -403,9 +405,6 @@ class LicenseRule(CountingRule):
             f"licenses: {name} {use.in_use} of {license.total} in use{more}; needs {count}",
             f"licenses: {name}: too many of {license.total} are in use; needs {count}",
         )
-
-    def is_certain(self, job: PendingJob, uses: dict[LicenseUse, int]) -> bool:
-        return all(use.entry.name in self.planned for use in uses)
 
     # -- running jobs ------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.site_policy.counting import Bound
-    from flux.scheduler.site_policy.holdings import Holding
+    from flux.scheduler.site_policy.holdings import Counted, Holding
 
 
 class Amount(NamedTuple):
@@ -116,33 +116,32 @@ class LimitUse(ScopedUse):
         heads (dict): of a limit that is not strict: strict limits whose head counts here, too, or
             did when it was noted -> None
         demoted (set): ids of jobs that were over a soft limit
-        certain (dict): id -> pending job with a promise that this limit is certain to allow
-        claims (list): number of `certain` jobs, for which others may have to leave room; and the
-            same, or 0 if all pending jobs fit together
+        assured (dict): id -> pending job with a promise, to which later ones leave its share
+        claims (list): number of `assured` jobs; 0 if all pending jobs are known to fit together
     """
 
-    __slots__ = ("certain", "claims", "demoted", "head", "heads", "ranks")
+    __slots__ = ("assured", "claims", "demoted", "head", "heads", "ranks")
 
     rule: LimitRule
     entry: Limit
+    assures = True
 
     def __init__(self, rule: LimitRule, limit: Limit, key: tuple[Any, ...]) -> None:
         super().__init__(rule, limit, key)
         self.ranks = None if limit.most[0] is None else RankCounts()
-        self.claims = [0, 0]
+        self.pending.append(0)  # number of pending jobs whose number of nodes is unknown
+        self.claims = [0]
         self.head: PendingJob | None = None
         self.heads: dict[LimitUse, None] = {}
         self.demoted: set[int] = set()
-        self.certain: dict[int, PendingJob] = {}
+        self.assured: dict[int, PendingJob] = {}
 
     def bounds_for(
         self, job: PendingJob, needs: Amount, least: tuple[int, int, int]
     ) -> list[Bound]:
         found: list[Bound] = []
         if self.promised:
-            # The minimum number of nodes is unknown for a job that may share them.
-            is_known = least[0] or self.ranks is None
-            found.append((self.claims, 1 if is_known else 0, 0))
+            found.append((self.claims, 0, 0))
         takes = self.rule.host.facts.most_nodes(job.resource_request), *least[1:], 1
         found += [(self.used, at, most - takes[at]) for at, most in self.bounds]
         if self.entry.strict:
@@ -155,7 +154,7 @@ class LimitUse(ScopedUse):
         if job is None:
             return needs
         added = self.takes(job, held)
-        if self.certain or self.entry.strict:
+        if self.assured or self.entry.strict:
             return added.plus(self.rule.left_free(self, job))
         return added
 
@@ -173,20 +172,30 @@ class LimitUse(ScopedUse):
 
     def count_pending(self, needs: Amount, times: float) -> None:
         super().count_pending(needs, times)
-        if self.certain:
-            self.count_claims()
+        self.outgrew()
 
-    def count_claims(self, fit: bool = False) -> None:
-        """Update `claims` after `certain` has changed; and while there are such jobs, after more is
-        used or pending. `fit`: all pending jobs are known to fit together."""
-        certain = len(self.certain)
-        fit = fit or not certain or self.over(self.pending) is None
-        self.claims[:] = certain, 0 if fit else certain
+    def needs_pending(self, needs: Amount) -> list[tuple[int, float]]:
+        found = super().needs_pending(needs)
+        return [*found, (-1, 1)] if found and self._may_share(needs) else found
+
+    def is_assured(self, needs: Amount, unlike: tuple[bool, bool]) -> bool:
+        # Later jobs may take it over a soft limit, and then go ahead of it.
+        return not (self.entry.soft or self._may_share(needs)) and super().is_assured(needs, unlike)
+
+    def assure(self, job: PendingJob) -> None:
+        """Have jobs behind a promised one leave it its share."""
+        self.assured[job.jobid] = job
+        if self.pending[-1]:
+            self.outgrew()
+
+    def outgrew(self) -> None:
+        if self.assured or self.claims[0]:
+            fit = not self.pending[-1] and self.over(self.pending) is None
+            self.claims[0] = 0 if fit else len(self.assured)
+            if self.claims[0]:
+                self.rule.host.admission.watched.add(self)
 
     def waits_no_more(self, jobid: int, cause: Use | None = None) -> None:
-        if self.certain:
-            self.certain.pop(jobid, None)
-            self.count_claims()
         if self.head is not None and self.head.jobid == jobid and not _is_strict(cause):
             self.head = None
             self.rule.readmit_for(self)  # others waited behind it
@@ -195,22 +204,29 @@ class LimitUse(ScopedUse):
         amounts = Amount(*held[1:], 1)
         return [(at, amounts[at]) for at, _ in self.bounds if at or needs.nodes]
 
-    def is_told(self, needs: Amount) -> bool:
+    def _may_share(self, needs: Amount) -> bool:
+        """Whether a job may share nodes, which are limited, so that it takes an unknown number."""
         return self.ranks is not None and not needs.nodes
 
-    def note_held(self, jobid: int, needs: Amount, held: Holding, sign: int, now: float) -> None:
-        on, ranks = self.ranks, held.ranks
-        if on is not None and not needs.nodes:
-            if sign > 0:
-                self.used[0] += popcount(ranks & ~on.ranks)
-                on.add(ranks)
-                self.watch()
-            else:
-                on.remove(ranks)
-                self.used[0] -= popcount(ranks & ~on.ranks)
-        if sign > 0 and (self.certain or self.head is not None):
+    def notes(self, needs: Amount, held: Holding) -> RankCounts | None:
+        return self.ranks if self._may_share(needs) else None
+
+    def note_held(
+        self, jobid: int, record: Counted, noted: RankCounts, sign: int, now: float
+    ) -> None:
+        ranks = record.held.ranks
+        if sign > 0:
+            self.used[0] += popcount(ranks & ~noted.ranks)
+            noted.add(ranks)
+            self.watch()
+        else:
+            noted.remove(ranks)
+            self.used[0] -= popcount(ranks & ~noted.ranks)
+
+    def started(self, jobid: int) -> None:
+        if self.head is not None:
             self.waits_no_more(jobid)
-        if sign > 0 and (self.heads or (self.entry.strict and self.head is None and self.waiting)):
+        if self.heads or (self.entry.strict and self.head is None and self.waiting):
             self.rule.review(self)
 
     def settle(self) -> None:
@@ -219,7 +235,7 @@ class LimitUse(ScopedUse):
         super().settle()
 
     def is_calm(self) -> bool:
-        return super().is_calm() and not (self.certain or self.demoted or self.head is not None)
+        return super().is_calm() and not (self.claims[0] or self.demoted or self.head is not None)
 
 
 class LimitRule(ScopedRule):
@@ -238,6 +254,7 @@ class LimitRule(ScopedRule):
     def configure(self, entries: dict[str, Limit]) -> None:
         for use in self.uses.values():
             self.promote(use)
+        self.host.admission.assured.clear()
         super().configure(entries)
         self._some_are_soft = any(limit.soft for limit in entries.values())
         self._some_are_strict = any(limit.strict for limit in entries.values())
@@ -346,13 +363,12 @@ class LimitRule(ScopedRule):
         limit is strict, and those of jobs ahead that are promised a start before it would end."""
         head = use.head if use.head is not None and use.head < job else None
         kept = NONE if head is None else self.least(head)
-        if use.certain:
+        if use.assured:
             plan = self.host.planning.current()
             end = self.host.now() + (getattr(job.resource_request, "duration", 0.0) or inf)
-            for jobid, other in list(use.certain.items()):
+            for jobid, other in list(use.assured.items()):
                 if plan is None or not plan.has(jobid):
-                    del use.certain[jobid]
-                    use.count_claims()
+                    self.host.admission.assure_no_more(jobid)
                 elif other is not head and other < job and plan.start_of(jobid) < end:
                     kept = kept.plus(self.least(other))
         return kept
@@ -365,7 +381,7 @@ class LimitRule(ScopedRule):
         key: Any = job.jobid if limit.soft else (tuple(uses), needs)
         over = use, at, max(1, needs[at])
         deferral = Deferral(lambda: self.sentence(use, at, job), key=key, over=over)
-        if use.certain:
+        if use.assured:
             # It is asked about again if the promise is given up.
             self.host.admission.at_release[use] = None
         if self.host.admission.is_question:
@@ -444,21 +460,6 @@ class LimitRule(ScopedRule):
             yield fewer
         if own > 0 and not shape.exclusive:
             yield request.on_ranks(own)
-
-    def is_certain(self, job: PendingJob, uses: dict[LimitUse, Amount]) -> bool:
-        binding = self.binding(uses)
-        if not super().is_certain(job, binding):
-            return False
-        for use, needs in binding.items():
-            if use.ranks is not None and not needs.nodes:
-                return False  # the number of nodes is unknown for a job that may share them
-        for use in binding:  # later jobs leave its needs
-            if job.jobid not in use.certain:
-                use.certain[job.jobid] = job
-                use.count_claims(fit=True)
-                self.host.admission.watched.add(use)
-        # Later jobs may take it over a soft limit, and then go ahead of it.
-        return len(binding) == len(uses)
 
     # -- soft limits -------------------------------------------------------------------------------
 
