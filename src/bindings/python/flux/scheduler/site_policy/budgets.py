@@ -32,7 +32,7 @@ from flux.scheduler.site_policy.counting import (
     read_scope,
 )
 from flux.scheduler.site_policy.fields import Fields
-from flux.scheduler.site_policy.usage import Usage
+from flux.scheduler.site_policy.usage import UsageStore
 from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Account(ScopedUse):
 
     Attributes:
         begin, end (float): the period, seconds since the epoch
-        stored_as (list): key of the past use in `Usage`, per dimension
+        stored_as (list): key of the past use in `BudgetRule.past`, per dimension
     """
 
     __slots__ = ("begin", "end", "longest", "stored_as")
@@ -150,7 +150,7 @@ class Account(ScopedUse):
         budget = self.entry
         self.begin, self.end = period_of(budget.period, _zone(budget.zone), now)
         self.stored_as = [(budget.name, self.begin, at, *self.key) for at in range(len(DIMENSIONS))]
-        self.used[:] = [self.rule.usage.amount(key, now) for key in self.stored_as]
+        self.used[:] = [self.rule.past.pop(key, 0.0) for key in self.stored_as]
 
     def bounds_for(
         self, job: PendingJob, needs: Charge, least: tuple[int, int, int]
@@ -188,8 +188,8 @@ class Account(ScopedUse):
         if end is None:
             record.end = end = rule.host.admission.own_ends.get(jobid) or now + limit
         self.take(rates, sign * ((end if end < self.end else self.end) - now))
-        if not rule.usage.has_changed:
-            rule.usage.touch()
+        if not rule.store.has_changed:
+            rule.store.touch()
 
     def take(self, rates: Amounts, seconds: float) -> None:
         """Charge a time at these rates."""
@@ -229,7 +229,12 @@ class BudgetRule(ScopedRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.usage = Usage(host, errors, KEY, self._learn, _is_key, self._settle)
+        self.store = UsageStore(
+            host, errors, KEY, lambda now: self.taken().items(), self._load, self._learn, _is_key
+        )
+        #: past use of accounts that are not made, by stored key, in units times seconds
+        self.past: dict[tuple[Any, ...], float] = {}
+        self._taken: dict[tuple[Any, ...], float] = {}  # `taken`, for a report
         #: end of the first period to end, seconds since the epoch
         self.next_end = inf
         #: timer for that time; None: no job is examined before it
@@ -238,15 +243,18 @@ class BudgetRule(ScopedRule):
     # -- the table ---------------------------------------------------------------------------------
 
     def configure(self, entries: dict[str, Budget]) -> None:
-        self._settle()
+        self.past = self.taken()
         if any(account.jobs for account in self.uses.values()):
-            self.usage.cease(self.host.now())
+            self.store.through = self.host.now()
         if entries:
-            self.usage.begin()
+            self.store.begin()
         super().configure(entries)
         self.next_end = inf
-        for stored in self.usage.keys() if entries else ():
+        for stored in list(self.past) if entries else ():
             self._restore(stored)
+
+    def _load(self, stored: tuple[Any, ...], amount: float, through: float) -> None:
+        self.past[stored] = amount
 
     def _restore(self, stored: tuple[Any, ...]) -> None:
         """Make the account with a stored key, though no job may ever count in it; forget the key if
@@ -254,7 +262,7 @@ class BudgetRule(ScopedRule):
         name, begin, _, *key = stored
         entry, now = self.entries.get(name), self.host.now()
         if entry is None or period_of(entry.period, _zone(entry.zone), now)[0] != begin:
-            self.usage.forget(stored)
+            self.past.pop(stored, None)
             return
         kinds = [int if part == "user" else str for part in PER[entry.scope.per]]
         if len(key) == len(kinds) and all(map(isinstance, key, kinds)):
@@ -274,8 +282,6 @@ class BudgetRule(ScopedRule):
         in.  O(accounts + jobs)."""
         ended = {account: key for key, account in self.uses.items() if now >= account.end}
         for account, key in ended.items():
-            for stored in account.stored_as:
-                self.usage.forget(stored)
             account.begins(now)
             if not account.jobs:
                 del self.uses[key]
@@ -284,7 +290,7 @@ class BudgetRule(ScopedRule):
             if account in ended:
                 account.take(held[1:], min(latest, account.end) - account.begin)
         self.next_end = min([account.end for account in self.uses.values()], default=inf)
-        self.usage.touch()
+        self.store.touch()
 
     def _running(self, jobids: Iterable[int]) -> Iterator[tuple[Account, float, Holding]]:
         """Yield each account of those of some jobs that run, with their ends and holdings."""
@@ -304,17 +310,16 @@ class BudgetRule(ScopedRule):
         if any(record.end is None for _, record, _, _ in self.counts_in()):
             self.watch_period()
 
-    def _settle(self) -> None:
-        """Enter the past use in the `Usage` that is stored.  O(accounts + running jobs)."""
-        now, usage = self.now(), self.usage
+    def taken(self) -> dict[tuple[Any, ...], float]:
+        """Return the past use by stored key, without zeros.  O(accounts + running jobs)."""
+        now, taken = self.now(), dict(self.past)
         for account in self.uses.values():
-            for key, taken in zip(account.stored_as, account.used):
-                usage.set(key, taken, now)
+            taken.update(zip(account.stored_as, account.used))
         for account, end, held in self._running(self.host.running):
             left = min(end, account.end) - now
             for key, rate in zip(account.stored_as, held[1:]):
-                if rate:
-                    usage.add(key, -rate * left, now)
+                taken[key] -= rate * left if rate else 0.0
+        return {key: amount for key, amount in taken.items() if amount}
 
     def note_end(self, end: float) -> None:
         """Note the end of a new account's period, in seconds since the epoch."""
@@ -391,7 +396,7 @@ class BudgetRule(ScopedRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
-        now, since = self.now(), self.usage.found(job.jobid)
+        now, since = self.now(), self.store.found(job.jobid)
         super().hello(job)
         for account in self.uses_by_id(job.jobid):
             # what no scheduler has counted
@@ -440,8 +445,7 @@ class BudgetRule(ScopedRule):
         return {"budget": Owned(fields, account.userid)}
 
     def figures(self, account: Account) -> dict[str, Any]:
-        now = self.host.now()
-        used = [max(0.0, self.usage.amount(key, now)) / HOUR_S for key in account.stored_as]
+        used = [max(0.0, self._taken.get(key, 0.0)) / HOUR_S for key in account.stored_as]
         to_come = [max(0.0, all / HOUR_S - one) for all, one in zip(account.used, used)]
         return {
             "period": account.entry.period,
@@ -452,11 +456,10 @@ class BudgetRule(ScopedRule):
         }
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        self._settle()
+        self._taken = self.taken()
         return super().report(caller)
 
     def trial(self, entries: dict[str, Any]) -> BudgetRule:
         rule = super().trial(entries)
-        self._settle()
-        rule.usage.take(self.usage, self.host.now())
+        rule.past, rule.store.through = self.taken(), self.host.now()
         return rule

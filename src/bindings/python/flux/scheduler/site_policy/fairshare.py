@@ -3,7 +3,8 @@
 relative to their shares, the lowest first: ``[fairshare]``.
 
 A job's use is the resources in its R, from its start to its final ``sched.free``, times the weight
-of each kind of resource. It decays by half in each half-life. The order is that of Slurm's Fair
+of each kind of resource. It decays by half in each half-life. It is updated when it is read, so a
+job costs time only when it starts and when it frees resources. The order is that of Slurm's Fair
 Tree with two levels: banks by use per share, and the users of a bank likewise.
 
 The order is computed once per period, and pending jobs are sorted again only if it has changed. Use
@@ -13,8 +14,8 @@ loaded are looked up in ``job-list``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import inf
+from collections.abc import Iterable, Iterator
+from math import inf, log
 from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
@@ -23,7 +24,7 @@ from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.site_policy.counting import CountingRule, Use
 from flux.scheduler.site_policy.fields import Fields, user_id, user_name
 from flux.scheduler.site_policy.table_rule import TableRule
-from flux.scheduler.site_policy.usage import Usage
+from flux.scheduler.site_policy.usage import UsageStore
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
@@ -42,6 +43,9 @@ LEAST_PERIOD_S = 1.0
 #: Interval between computations for newcomers, in seconds per pending or running job: a queue of 20,000 is sorted
 #: in 170 ms (doc/guide/fairshare), a hundredth of the interval.
 INTERVAL_PER_JOB_S = 0.001
+
+#: Use of associations without jobs below this, in weighted seconds, is dropped.
+NEGLIGIBLE = 1.0
 
 #: A bank ("": none) and a user of it.
 Association = Tuple[str, Optional[int]]
@@ -91,14 +95,32 @@ def read_entry(key: str, value: Any) -> Any:
 
 
 class Associated(Use):
-    """The jobs of an association, its key; `Use.pending` has the number of pending ones."""
+    """The jobs of an association, its key; `Use.pending` has the number of pending ones.
 
-    __slots__ = ()
+    Attributes:
+        amount (float): its past use, in weighted seconds, at the time `at`
+        rate (float): use per second by running jobs
+        at (float): time of the last change, seconds since the epoch
+    """
+
+    __slots__ = ("amount", "at", "rate")
 
     rule: FairShareRule
 
-    def __init__(self, rule: FairShareRule, key: Association) -> None:
+    def __init__(self, rule: FairShareRule, key: Association, amount: float, at: float) -> None:
         super().__init__(rule, None, key, (None,))
+        self.amount, self.rate, self.at = amount, 0.0, at
+
+    def amount_at(self, time: float) -> float:
+        """Return the use at a time, if no job starts or ends until then; in the past, as of the last
+        change."""
+        if time <= self.at:
+            return self.amount
+        return _grown(self.amount, self.rate, time - self.at, self.rule.half_life)
+
+    def add(self, amount: float, now: float) -> None:
+        """Add an amount used in the past."""
+        self.amount, self.at = self.amount_at(now) + amount, now
 
     def needs_pending(self, needs: None) -> list[tuple[int, float]]:
         return [(0, 1)]
@@ -107,11 +129,16 @@ class Associated(Use):
         return self.rule.rate_of(held)
 
     def note_held(self, jobid: int, record: Counted, noted: float, sign: int, now: float) -> None:
-        self.rule.usage.change(self.key, sign * noted, now)
+        if now > self.at:
+            self.amount, self.at = self.amount_at(now), now
+        self.rate += sign * noted
+        if not self.rule.store.has_changed:
+            self.rule.store.touch()
         self.rule.changed()
 
     def without_jobs(self) -> None:
-        del self.rule.uses[self.key]
+        if not self.amount:
+            del self.rule.uses[self.key]
 
 
 class FairShareRule(CountingRule):
@@ -123,7 +150,10 @@ class FairShareRule(CountingRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.usage = Usage(host, errors, KEY, self._learn, _is_association)
+        self.store = UsageStore(
+            host, errors, KEY, self._amounts, self.use_of, self._learn, _is_association
+        )
+        self.half_life = HALF_LIFE_S
         self.weights = Weights()
         self._banks: dict[str, float] = {}
         self._users: dict[int | None, float] = {}
@@ -143,14 +173,17 @@ class FairShareRule(CountingRule):
         now = self.host.now()
         was_in_force, self._in_force = self._in_force, bool(entries)
         if was_in_force:
-            self.usage.cease(now)
-        self.usage.set_half_life(entries.get("half-life", HALF_LIFE_S), now)
-        if entries:
-            self.usage.begin()  # stored amounts have decayed since
+            self.store.through = now
+        past = list(self._amounts(now))
+        self.half_life = entries.get("half-life", HALF_LIFE_S)
         self.weights = entries.get("weights", Weights())
         self._banks = entries.get("banks", {})
         self._users = entries.get("users", {})
         super().configure(entries)
+        for key, amount in past:
+            self.use_of(key, amount, now)
+        if entries:
+            self.store.begin()  # stored amounts have decayed since
         self._levels.clear()
         if was_in_force and not entries:
             self.host.order_by_share(None)
@@ -159,13 +192,23 @@ class FairShareRule(CountingRule):
         self._levels = self._levels_of(self.uses, self._used_at(self.host.now()))
         self.host.order_by_share(self._level_of_job)
 
+    def _amounts(self, now: float) -> Iterator[tuple[Association, float]]:
+        return ((key, use.amount_at(now)) for key, use in list(self.uses.items()))
+
+    def use_of(self, key: Any, amount: float = 0.0, at: float = 0.0) -> Associated:
+        """Return the use of an association, made with an amount at a time if there is none."""
+        use: Associated | None = self.uses.get(key)
+        if use is None:
+            use = self.uses[key] = Associated(self, key, amount, at)
+        return use
+
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
         """Count a job that ended while no scheduler was loaded."""
         weights = self.weights
         rate = job.get("nnodes", 0) * weights.nodes + job.get("ncores", 0) * weights.cores
         association, now = (job.get("bank") or "", job["userid"]), self.host.now()
-        left = 0.5 ** ((now - until) / self.usage.half_life)
-        self.usage.add(association, rate * (until - since) * left, now)
+        left = 0.5 ** ((now - until) / self.half_life)
+        self.use_of(association).add(rate * (until - since) * left, now)
         self.changed()
 
     # -- jobs --------------------------------------------------------------------------------------
@@ -173,11 +216,7 @@ class FairShareRule(CountingRule):
     jobs_over = TableRule.jobs_over
 
     def uses_of(self, userid: int, attributes: SystemAttributes) -> tuple[Associated]:
-        key = (attributes.bank or "", None if userid < 0 else userid)
-        use = self.uses.get(key)
-        if use is None:
-            use = self.uses[key] = Associated(self, key)
-        return (use,)
+        return (self.use_of((attributes.bank or "", None if userid < 0 else userid)),)
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         super().alloc(job, attributes)
@@ -192,9 +231,11 @@ class FairShareRule(CountingRule):
 
     def hello(self, job: RunningJob) -> None:
         super().hello(job)
-        for use in self.uses_by_id(job.jobid):  # what no scheduler has counted
+        since, now = self.store.found(job.jobid), self.host.now()
+        for use in self.uses_by_id(job.jobid) if since < now else ():
+            # what no scheduler has counted
             rate = self.rate_of(self.host.admission.held_by(job.jobid))
-            self.usage.charge(use.key, rate, self.usage.found(job.jobid), self.host.now())
+            use.add(_grown(0.0, rate, now - since, self.half_life), now)
 
     def rate_of(self, held: Holding) -> float:
         """Return the weighted use per second of a job."""
@@ -254,14 +295,16 @@ class FairShareRule(CountingRule):
         """Return the use at a time, if no job starts or ends until then.  O(associations with any
         use)."""
         found = Used(time, {}, {})
-        for (bank, userid), amount in self.usage.amounts(time):
+        for (bank, userid), amount in self._amounts(time):
             found.by_associations[bank, userid] = amount
             found.by_banks[bank] = found.by_banks.get(bank, 0.0) + amount
         return found
 
     def _period_ends(self) -> None:
         self._timer = None
-        self.usage.forget_negligible(self.host.now())
+        for key, amount in self._amounts(self.host.now()):
+            if amount < NEGLIGIBLE and not self.uses[key].jobs:
+                del self.uses[key]
         if not any(use.pending[0] for use in self.uses.values()):
             self._levels.clear()
         elif self._in_force:
@@ -343,14 +386,15 @@ class FairShareRule(CountingRule):
         shares = Entries(caller, "sched.shares.shares")
         answer: dict[str, Any] = {
             "now": self.host.now(),
-            "half_life": self.usage.half_life if self.entries else None,
+            "half_life": self.half_life if self.entries else None,
             "shares": shares,
         }
         used = self._used_at(answer["now"]).by_associations if self.entries else {}
         total = sum(used.values())
-        jobs = {key: (use.pending[0], use.jobs - use.pending[0]) for key, use in self.uses.items()}
+        uses = {key: self.uses[key] for key in used}
+        jobs = {key: (use.pending[0], use.jobs - use.pending[0]) for key, use in uses.items()}
         yield
-        known = sorted({*used, *jobs}, key=lambda one: (one[0], user_name(one[1])))
+        known = sorted(used, key=lambda one: (one[0], user_name(one[1])))
         banks = sorted({*self._banks, *(bank for bank, _ in known)})
         of_banks = {bank: self._banks.get(bank, 1.0) for bank in banks}
         of_all = sum(of_banks.values())
@@ -368,7 +412,7 @@ class FairShareRule(CountingRule):
             for at, (userid, share, part_of_all, counted) in enumerate(rows):
                 if at and not caller.may_see(userid):
                     continue
-                amount = sum(used.get(one, 0.0) for one in counted)
+                amount = sum(used[one] for one in counted)
                 entry = {
                     "bank": bank,
                     "user": user_name(userid) if at else None,
@@ -376,8 +420,8 @@ class FairShareRule(CountingRule):
                     "part": part_of_all,
                     "used": amount / 3600.0,
                     "used_part": _part(amount, total),
-                    "pending": sum(jobs.get(one, (0, 0))[0] for one in counted),
-                    "running": sum(jobs.get(one, (0, 0))[1] for one in counted),
+                    "pending": sum(jobs[one][0] for one in counted),
+                    "running": sum(jobs[one][1] for one in counted),
                 }
                 shares.append(Owned(entry, userid if at else None))
                 yield
@@ -386,6 +430,12 @@ class FairShareRule(CountingRule):
 
 def _is_association(key: tuple[Any, ...]) -> bool:
     return len(key) == 2 and isinstance(key[0], str) and (key[1] is None or type(key[1]) is int)
+
+
+def _grown(amount: float, rate: float, seconds: float, half_life: float) -> float:
+    """Return what is left of an amount after a time of use at a rate, with that use."""
+    left: float = 0.5 ** (seconds / half_life)
+    return amount * left + rate * half_life / log(2) * (1.0 - left)
 
 
 def _by_share(used: float, share: float) -> float:
