@@ -572,11 +572,15 @@ class AdmissionControl:
         """Return why a job that is within its bounds may not start on allocation `jobid` of a pool,
         or None. `held`: the resources of the allocation; None: to be looked up."""
         held = held or holding_of(pool, jobid)
-        if job.tally is None or held[1:] != job.tally.held[1:]:
-            for rule in self.second_looks:
-                deferral = rule.second_look(job, pool, held)
-                if deferral is not None:
-                    return JobDeferred(rule, deferral)
+        self.is_question = pool is not self._pool()
+        try:
+            if job.tally is None or held[1:] != job.tally.held[1:]:
+                for rule in self.second_looks:
+                    deferral = rule.second_look(job, held)
+                    if deferral is not None:
+                        return JobDeferred(rule, deferral)
+        finally:
+            self.is_question = False
         return None
 
     def check_allocation(self, job: PendingJob, pool: ResourcePool) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
 
@@ -28,7 +29,6 @@ from flux.scheduler.site_policy.counting import (
     Scope,
     ScopedRule,
     ScopedUse,
-    no_more,
     read_scope,
 )
 from flux.scheduler.site_policy.fields import Fields
@@ -205,6 +205,10 @@ class Account(ScopedUse):
         """Return the use in this period by a job that starts now and runs to its limit."""
         return rate * max(0.0, min(now + limit, self.end) - now)
 
+    def left_for(self, needs: Charge) -> list[float]:
+        each = self.needs(1.0, needs.limit, self.rule.now())
+        return [one / each for one in super().left_for(needs)]
+
     def without_jobs(self) -> None:
         pass  # it lasts until the end of its period
 
@@ -345,18 +349,22 @@ class BudgetRule(ScopedRule):
         rates = max(1, nodes, getattr(request, "nnodes", 1)), cores, gpus
         return dict.fromkeys(uses, Charge(rates, getattr(request, "duration", 0.0) or inf))
 
-    def check(self, job: PendingJob, held: Holding | None = None) -> Deferral | None:
-        uses = self.uses_by_id(job.jobid)
-        found = self.first_over(job, uses, held)
-        if found is None:
-            return None
-        account: Account = found[0]
-        limit = uses[account].limit
-        rates: Amounts = uses[account].rates if held is None else held[1:]
+    def defer(self, use: Any, at: int, job: PendingJob, uses: Any, held: Any = None) -> Deferral:
+        account: Account = use
+        rates, limit = uses[account]
+        rates = rates if held is None else held[1:]
         shape = getattr(job.resource_request, "shape", None)
         key = (account.entry.name, account.key, rates, shape, limit, *uses)
-        self.wait([account], key, {account: Charge(rates, limit)})
-        return Deferral(lambda: self.sentence(*found, job, rates), account.fits_from(rates), key)
+        if not self.host.admission.is_question:
+            self.wait([account], key, {account: Charge(rates, limit)})
+        reason = partial(self.sentence, account, at, job, rates)
+        return Deferral(reason, account.fits_from(rates), key)
+
+    def alternatives(self, use: Any, at: int, job: PendingJob, uses: Any) -> Iterator[Any]:
+        rates: Amounts = uses[use].rates
+        yield from self.fewer(job.resource_request, rates, uses)
+        if not rates[2]:
+            yield from self.without_gpus(job)
 
     def sentence(
         self, account: Account, at: int, job: PendingJob | None, rates: Amounts | None = None
@@ -375,23 +383,6 @@ class BudgetRule(ScopedRule):
             f"budget {budget.name}: too much {of} is taken{more}",
             userid=account.userid,
         )
-
-    def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        deferral = self.check(job, held)
-        if deferral is None:
-            return None
-        now, left, rates = self.now(), [inf] * len(DIMENSIONS), NONE
-        for use, charge in self.uses_by_id(job.jobid).items():
-            each, rates = use.needs(1.0, charge.limit, now), charge.rates
-            for at, most in use.bounds:
-                left[at] = min(left[at], max(0.0, most - use.used[at]) / each)
-        fewer = no_more(job.resource_request, rates, left)
-        others = [] if fewer is None else [fewer]
-        if not rates[2]:
-            others += self.without_gpus(job)
-        shape = getattr(others[0] if others else job.resource_request, "shape", None)
-        self.host.admission.offers[self, deferral.key] = shape
-        return deferral._replace(instead=others)
 
     # -- running jobs ------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from flux.scheduler.admission import Deferral
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
@@ -301,6 +302,13 @@ class ScopedUse(Use):
         most = self.entry.most
         return not any(unlike[at - 1] and most[at] is not None for at in (1, 2))
 
+    def left_for(self, needs: Any) -> list[float]:
+        """Return the numbers of nodes, cores and GPUs that are left for a job; infinite: unlimited."""
+        left = [inf] * len(self.used)
+        for at, most in self.bounds:
+            left[at] = max(0, most - self.used[at])
+        return left
+
     @property
     def whose(self) -> str:
         """Owner of the counted jobs, in words; empty: all jobs."""
@@ -330,14 +338,11 @@ class CountingRule(TableRule):
     - ``read_job(job, uses, attributes)``: return what a new pending job needs of each of its uses, or
       raise ValueError if it can never run;
     - ``found(job, uses, attributes)``: the same of a job found running;
-    - ``sentence(use, at, job)``: why too little is left for a job in a dimension; None: for any job.
-
-    It may also have:
-
-    - ``second_look(job, pool, held)``: return None if `job`, which is within its bounds, may start
-      with `held`, which is other than the minimum of its request, else the reason; the allocation
-      is then freed. `pool`: that of the allocation, the scheduler's or a copy for a trial. A job
-      that waits for another offer has its shape noted in ``host.admission.offers``.
+    - ``sentence(use, at, job)``: why too little is left for a job in a dimension; None: for any job;
+    - ``defer(use, at, job, uses, held)``: return the deferral of a job, with these uses, for which
+      too little is left of `use` in dimension `at`; unless that is a question
+      (``host.admission.is_question``), it is noted to wait (`wait`). `held`: what the pool offers
+      it; None: its minimum is too much.
 
     Attributes:
         are_promised (bool): whether a job that waits for another offer of the pool is readmitted
@@ -350,6 +355,7 @@ class CountingRule(TableRule):
     read_job: Callable[..., dict[Any, Any]]
     found: Callable[..., dict[Any, Any]]
     sentence: Callable[..., str]
+    defer: Callable[..., Deferral]
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
@@ -424,6 +430,19 @@ class CountingRule(TableRule):
             record = self._enter(jobid, userid, needs, 0)
             record.userid, record.held, record.end = userid, held, job.end
             admission.count(jobid, record, 1, now)
+
+    def binding(self, uses: dict[Any, Any]) -> dict[Any, Any]:
+        """Return those of some uses that a job may not exceed."""
+        return uses
+
+    def check(self, job: PendingJob) -> Deferral | None:
+        uses = self.uses_by_id(job.jobid)
+        found = self.first_over(job, self.binding(uses) if job.demoted else uses)
+        return found and self.defer(*found, job, uses)
+
+    def why(self, job: PendingJob) -> str | None:
+        found = self.first_over(job, self.binding(self.uses_by_id(job.jobid)))
+        return found and self.sentence(*found, job)
 
     def wait(self, uses: Iterable[Any], key: Hashable, needs: dict[Any, Any]) -> None:
         """Note in some uses that jobs deferred with a key wait until there is room for `needs`."""
@@ -515,10 +534,13 @@ class ScopedRule(CountingRule):
     """Counts jobs by the scopes of its entries. A subclass also implements:
 
     - ``new_use(rule, entry, key)``, which returns a `ScopedUse`;
+    - ``alternatives(use, at, job, uses)``: yield requests for less, or for other ranks, to try for a
+      job with these uses, if it is offered too much of `use` in dimension `at`;
     - ``figures(use)``: its fields in `report`.
     """
 
     new_use: Callable[..., Any]
+    alternatives: Callable[..., Iterator[Any]]
     figures: Callable[..., dict[str, Any]]
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
@@ -541,13 +563,40 @@ class ScopedRule(CountingRule):
                 use.promised = use.bounds
         return use
 
-    def binding(self, uses: dict[Any, Any]) -> dict[Any, Any]:
-        """Return those of some uses that a job may not exceed."""
-        return uses
+    def second_look(self, job: PendingJob, held: Holding) -> Deferral | None:
+        """Return None if a job, which is within its bounds, may start with `held`, which is other than
+        the minimum of its request, else the reason; the allocation is then freed."""
+        uses = self.uses_by_id(job.jobid)
+        binding, admission = self.binding(uses), self.host.admission
+        found = self.first_over(job, binding, held)
+        if found is None:
+            return None
+        deferral = self.defer(*found, job, uses, held)
+        if not admission.is_question:
+            shape = getattr(job.resource_request, "shape", None)
+            admission.offers[self, deferral.key] = shape
+        return deferral._replace(instead=self.alternatives(*found, job, binding))
 
-    def why(self, job: PendingJob) -> str | None:
-        found = self.first_over(job, self.binding(self.uses_by_id(job.jobid)))
-        return found and self.sentence(*found, job)
+    def fewer(self, request: Any, least: Sequence[float], uses: dict[Any, Any]) -> Iterator[Any]:
+        """Yield a range request reduced to the nodes, cores and GPUs that are left of some uses;
+        nothing if it is not a range, or its minimum, `least`, is too much."""
+        shape: Any = getattr(request, "shape", None)
+        changes: dict[str, Any] = {}
+        left = [min([use.left_for(needs)[at] for use, needs in uses.items()]) for at in range(3)]
+        for first, key in enumerate(("node_count", "slot_count")):
+            count = getattr(shape, key, None)  # that of a site's own pool has none
+            if count is None or count.fixed:
+                continue
+            # Slots take no certain number of nodes.
+            amounts = zip(left[first:], least[first:])
+            rooms = [int(rest * count.min / each) for rest, each in amounts if rest < inf and each]
+            # With two ranges the slots keep their minimum: this is certain to be within the limit.
+            chosen = count.floor(min(rooms)) if rooms and not changes else count.min
+            if chosen is None:
+                return
+            changes[key] = ResourceCount.parse(chosen)
+        if changes:
+            yield request.with_shape(shape.replace(**changes))
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -583,25 +632,3 @@ def room_for(needs: dict[Any, Any]) -> float:
     """Return the number of jobs that could start with these needs of some uses."""
     rooms: list[float] = [use.room(each) for use, each in needs.items()]
     return min(rooms)
-
-
-def no_more(request: Any, least: Sequence[float], left: Sequence[float]) -> Any:
-    """Return a range request reduced to the remaining nodes, cores and GPUs; None if it is not a
-    range, or its minimum, `least`, is too much."""
-    shape = getattr(request, "shape", None)
-    if shape is None:  # that of a site's own pool
-        return None
-    changes: dict[str, Any] = {}
-    for first, key in enumerate(("node_count", "slot_count")):
-        count = getattr(shape, key)
-        if count is None or count.fixed:
-            continue
-        # Slots take no certain number of nodes.
-        amounts = zip(left[first:], least[first:])
-        rooms = [int(rest * count.min / each) for rest, each in amounts if rest < inf and each]
-        # With two ranges the slots keep their minimum: this is certain to be within the limit.
-        chosen = count.floor(min(rooms)) if rooms and not changes else count.min
-        if chosen is None:
-            return None
-        changes[key] = ResourceCount.parse(chosen)
-    return request.with_shape(shape.replace(**changes)) if changes else None

@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Hashable, Iterator
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -342,17 +343,17 @@ class LicenseRule(CountingRule):
         return tuple(sorted((use.entry.name, count) for use, count in uses)) or None
 
     def check(self, job: PendingJob) -> Deferral | None:
-        uses = self.uses_by_id(job.jobid)
-        found = self.first_over(job, uses)
-        if found is not None:
-            key = tuple(uses.items())
+        deferral = super().check(job)
+        short = self._short_of(job) if self.planned and deferral is None else None
+        if short is not None:
+            raise InsufficientResources(short)
+        return deferral
+
+    def defer(self, use: Any, at: int, job: PendingJob, uses: Any) -> Deferral:
+        key = tuple(uses.items())
+        if not self.host.admission.is_question:
             self.wait(uses, key, uses)
-            return Deferral(lambda: self.sentence(*found, job), key=key)
-        if self.planned and uses:
-            short = self._short_of(job)
-            if short is not None:
-                raise InsufficientResources(short)
-        return None
+        return Deferral(partial(self.sentence, use, at, job), key=key)
 
     def returning(self, use: LicenseUse) -> int:
         """Return the number of a planned licence that will be free when all jobs with a known end
@@ -424,11 +425,7 @@ class LicenseRule(CountingRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def why(self, job: PendingJob) -> str | None:
-        try:
-            found = self.check(job)
-        except InsufficientResources as exc:
-            return str(exc)
-        return found and found.text
+        return super().why(job) or (self._short_of(job) if self.planned else None)
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         waiting: dict[str, int] = {}

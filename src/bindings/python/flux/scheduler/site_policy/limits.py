@@ -14,9 +14,8 @@ exceeded any more, they are readmitted one by one until one is reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,7 +30,6 @@ from flux.scheduler.site_policy.counting import (
     ScopedRule,
     ScopedUse,
     Use,
-    no_more,
     read_scope,
 )
 from flux.scheduler.site_policy.fields import Fields
@@ -292,11 +290,6 @@ class LimitRule(ScopedRule):
                 return f"limit {use.entry.name}: needs {needs}, at most {most} {are} allowed"
         return None
 
-    def check(self, job: PendingJob) -> Deferral | None:
-        uses = self.uses_by_id(job.jobid)
-        found = self.first_over(job, self.binding(uses) if job.demoted else uses)
-        return found and self._defer(*found, job, uses)
-
     def binding(self, uses: dict[LimitUse, Any]) -> dict[LimitUse, Any]:
         # A job may run over a soft limit.
         if not self._some_are_soft:
@@ -373,27 +366,36 @@ class LimitRule(ScopedRule):
                     kept = kept.plus(self.least(other))
         return kept
 
-    def _defer(
-        self, use: LimitUse, at: int, job: PendingJob, uses: dict[LimitUse, Amount]
-    ) -> Deferral:
-        """Return the deferral of a job over a limit."""
-        limit, needs = use.entry, self.least(job)
-        key: Any = job.jobid if limit.soft else (tuple(uses), needs)
-        over = use, at, max(1, needs[at])
+    def defer(self, use: Any, at: int, job: PendingJob, uses: Any, held: Any = None) -> Deferral:
+        limit, least, admission = use.entry, self.least(job), self.host.admission
+        binding = dict.fromkeys(self.binding(uses), least)
+        key: Any = job.jobid if limit.soft else (tuple(uses), least)
+        if held is not None:
+            needs = use.takes(job, held)[at]
+            if admission.is_question:
+                return Deferral(_sentence(use, at, needs))
+            # With promises the offer also depends on the job's limit.
+            length = job.limit if self.host.decision.looks_past_heads else None
+            key = *key, getattr(job.resource_request, "shape", None), length
+            self.wait([use], key, binding)
+            # Its numbers change while the job waits.
+            reason = partial(self.sentence, use, at, job, needs)
+            return Deferral(reason, key=key, over=(use, at, needs))
+        over = use, at, max(1, least[at])
         deferral = Deferral(lambda: self.sentence(use, at, job), key=key, over=over)
         if use.assured:
             # It is asked about again if the promise is given up.
-            self.host.admission.at_release[use] = None
-        if self.host.admission.is_question:
+            admission.at_release[use] = None
+        if admission.is_question:
             return deferral
         if limit.soft:
             use.demoted.add(job.jobid)
-            self.host.admission.watched.add(use)
+            admission.watched.add(use)
             self.host.call_at(self.host.now(), partial(self._demote, job.jobid))
             return deferral
         if limit.strict:
             self._note_head(job)
-        self.wait(uses, key, dict.fromkeys(self.binding(uses), needs))
+        self.wait(uses, key, binding)
         return deferral
 
     def sentence(
@@ -417,49 +419,17 @@ class LimitRule(ScopedRule):
             return _sentence(use, at, max(1, self.least(job)[at]))
         return _sentence(use, at, needs, " as nodes are free now")
 
-    # -- the pool's offer --------------------------------------------------------------------------
-
-    def second_look(self, job: PendingJob, pool: Any, held: Holding) -> Deferral | None:
-        uses = self.uses_by_id(job.jobid)
-        found = self.first_over(job, self.binding(uses), held)
-        if found is None:
-            return None
-        use, at = found
-        needs = use.takes(job, held)[at]
-        if pool is not self.host.resources:
-            return Deferral(_sentence(use, at, needs))
-        least, shape = self.least(job), getattr(job.resource_request, "shape", None)
-        # With promises the offer also depends on the job's limit.
-        length = job.limit if self.host.decision.looks_past_heads else None
-        key = (tuple(uses), least, shape, length)
-        self.wait([use], key, dict.fromkeys(self.binding(uses), least))
-        self.host.admission.offers[self, key] = shape
-        others: Iterable[Any] = self._smaller(job, uses)
-        if DIMENSIONS[at] == "gpus" and not least.gpus:
-            others = chain(others, self.without_gpus(job))
-        # Its numbers change while the job waits.
-        reason = partial(self.sentence, use, at, job, needs)
-        return Deferral(reason, key=key, instead=others, over=(use, at, needs))
-
-    def _smaller(self, job: PendingJob, uses: dict[LimitUse, Any]) -> Iterator[Any]:
-        """Yield smaller requests within the remainder, if the job's is a range; and requests for
-        nodes of other jobs of the key, if it may share nodes."""
-        request = job.resource_request
-        shape = getattr(request, "shape", None)
-        if shape is None:
-            return
-        left: list[float] = [inf] * len(DIMENSIONS)
-        own = -1
-        for use in self.binding(uses):
-            for at, most in use.bounds:
-                left[at] = min(left[at], max(0, most - use.used[at]))
-            if use.ranks is not None:
-                own &= use.ranks.ranks
-        fewer = no_more(request, self.least(job), left[:JOBS])
-        if fewer is not None:
-            yield fewer
-        if own > 0 and not shape.exclusive:
+    def alternatives(self, use: Any, at: int, job: PendingJob, uses: Any) -> Iterator[Any]:
+        request, least, own = job.resource_request, self.least(job), -1
+        yield from self.fewer(request, least, uses)
+        # nodes of other jobs of the key, if it may share nodes
+        for one in uses:
+            if one.ranks is not None:
+                own &= one.ranks.ranks
+        if own > 0 and hasattr(request, "shape") and not request.shape.exclusive:
             yield request.on_ranks(own)
+        if DIMENSIONS[at] == "gpus" and not least.gpus:
+            yield from self.without_gpus(job)
 
     # -- soft limits -------------------------------------------------------------------------------
 
