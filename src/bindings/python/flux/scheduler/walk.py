@@ -26,9 +26,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import count, filterfalse, islice, repeat
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Callable, List, Protocol
 
 from flux.resource.pool.placement import room_kind
@@ -89,6 +89,8 @@ class _Block(List["Entry"]):
 
 
 _SHORTEST = attrgetter("shortest")
+_COUNT, _IS_DEFERRED = attrgetter("count"), attrgetter("is_deferred")
+_BLOCKS, _FIRST = attrgetter("blocks"), itemgetter(0)
 
 
 class OrderedJobs:
@@ -283,7 +285,7 @@ class RoomIndex:
                 groups = groups[: bisect_right(groups, (room, inf))]
             too_long = plan.too_long_until_dropped(least.request) if beside_promises else inf
             if too_long == inf:
-                found += [group for _, _, group in groups]
+                found += map(itemgetter(2), groups)
             else:
                 found += [
                     group for _, _, group in groups if min(map(_SHORTEST, group.blocks)) < too_long
@@ -496,11 +498,10 @@ class Walk:
         begun = self._number + 1
         self._number += len(groups)
         self.backlog.effort += LOOKUP_EFFORT * len(groups)
-        return [
-            (group.blocks[0][0], number, group, None)
-            for number, group in enumerate(groups, begun)
-            if group.count and not group.is_deferred
-        ]
+        # There may be one per user: this runs no Python per group.
+        groups = list(filterfalse(_IS_DEFERRED, filter(_COUNT, groups)))
+        firsts = map(_FIRST, map(_FIRST, map(_BLOCKS, groups)))
+        return list(zip(firsts, count(begun), groups, repeat(None)))
 
     def _next(self) -> PendingJob | None:
         """Return the first unexamined job or job of a source that must be examined, or None."""

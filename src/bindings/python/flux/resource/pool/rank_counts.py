@@ -40,9 +40,9 @@ class RankCounts:
         borrow = ranks
         left = 0
         for at, digit in enumerate(digits):
-            digits[at] = digit ^ borrow
-            borrow &= ~digit
-            left |= digits[at]
+            digits[at] = digit = digit ^ borrow
+            borrow &= digit
+            left |= digit
         while digits and not digits[-1]:
             digits.pop()
         self.ranks &= left | ~ranks
