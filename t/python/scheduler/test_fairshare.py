@@ -10,6 +10,7 @@ from each_policy import POLICIES, under
 from peers import R, Rig, jobspec
 from test_history import JobList
 
+from flux.scheduler.host import NO_TIMER
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy.fairshare import read_entry
 from flux.scheduler.site_policy.usage import UsageStore
@@ -185,7 +186,7 @@ def test_the_queue_is_sorted_again_only_if_the_order_has_changed(monkeypatch):
     # Without pending jobs there is no work either.
     rig.cancel(2)
     rig.cancel(3, wait=120)
-    assert rig.sched._site_policy.rule(type(rig.sched.admission.rules[1]))._timer is None
+    assert rig.sched._site_policy.rule(type(rig.sched.admission.rules[1]))._timer is NO_TIMER
 
 
 @POLICIES

@@ -19,6 +19,7 @@ from flux.scheduler.admission import (
     has_own,
 )
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.host import NO_TIMER
 from flux.scheduler.misspelled import is_ours
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.holdings import (
@@ -80,11 +81,10 @@ class DeferredJobs:
 
     def readmit_at(self, rule: AdmissionRule, key: Hashable, when: float | None) -> None:
         """Readmit the jobs that a rule deferred with a key at a time, if it is in the future."""
-        timer = self._timers.get((rule, key))
-        if when is None or when <= rule.host.now() or (timer is not None and timer.when <= when):
+        timer = self._timers.get((rule, key), NO_TIMER)
+        if when is None or not rule.host.now() < when < timer.when:
             return
-        if timer is not None:
-            timer.cancel()
+        timer.cancel()
 
         def readmit() -> None:
             del self._timers[rule, key]

@@ -98,6 +98,9 @@ class Timer:
         return (self.when, self.number) < (other.when, other.number)
 
 
+#: In place of a timer, where there is none.
+NO_TIMER = Timer(math.inf, 0, lambda: None)
+
 #: Maximum seconds between readings of the clock: an administrator may set it.
 CLOCK_CHECK_S = 60.0
 

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.host import NO_TIMER
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.times import LATEST, duration_text
 
@@ -41,7 +42,7 @@ class _Waiting:
     since: float  # time of its request, less the seconds that it waited before that
     latest: float = math.inf  # latest start
     note: str = ""  # the text for its user when that has passed
-    timer: Timer | None = None  # timer for that time
+    timer: Timer = NO_TIMER  # for that time
     promised: float | None = None  # its last promised start
 
 
@@ -131,8 +132,7 @@ class WaitLimits(AdmissionRule):
         waiting = self._jobs.pop(jobid, None)
         if waiting is not None:
             self._first_pass.pop(jobid, None)
-            if waiting.timer is not None:
-                waiting.timer.cancel()
+            waiting.timer.cancel()
             if not self._jobs:
                 self.host.admission.engage(self, False)
         return waiting

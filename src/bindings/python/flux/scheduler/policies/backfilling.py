@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Callable
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import JobDeferred
 from flux.scheduler.decision import Decision
+from flux.scheduler.host import NO_TIMER
 from flux.scheduler.walk import EFFORT_PER_TURN
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.host import Timer
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
     from flux.scheduler.requests import PendingJob
@@ -67,7 +67,7 @@ class Backfilling(Decision):
         super().__init__(policy)
         self.backlog = backlog
         self.promises = PromiseBook()
-        self._timer: Timer | None = None
+        self._timer = NO_TIMER
 
     def begin_pass(self) -> bool:
         """Set `plan`. Return whether there is one."""
@@ -180,15 +180,12 @@ class Backfilling(Decision):
     def wake_at(self, when: float | None) -> None:
         """Request a pass at a promised time; None: no pass. Only the earliest time is kept; the next
         is determined then."""
-        timer = self._timer
-        if when is None or (timer is not None and timer.when <= when):
-            return
-        if timer is not None:
-            timer.cancel()
-        self._timer = self.policy.call_at(when, self._is_due)
+        if when is not None and when < self._timer.when:
+            self._timer.cancel()
+            self._timer = self.policy.call_at(when, self._is_due)
 
     def _is_due(self) -> None:
-        self._timer = None
+        self._timer = NO_TIMER
         if self.has_due():
             self.policy.look_again()
         else:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
 
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.disclosure import Owned, Reason
+from flux.scheduler.disclosure import Reason
+from flux.scheduler.host import NO_TIMER
 from flux.scheduler.site_policy.counting import (
     PER,
     Scope,
@@ -36,7 +37,7 @@ from flux.scheduler.site_policy.usage import UsageStore
 from flux.scheduler.times import local_zone_name, zone_named
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.host import ErrorReporter
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
@@ -241,8 +242,8 @@ class BudgetRule(ScopedRule):
         self._taken: dict[tuple[Any, ...], float] = {}  # `taken`, for a report
         #: end of the first period to end, seconds since the epoch
         self.next_end = inf
-        #: timer for that time; None: no job is examined before it
-        self._timer: Timer | None = None
+        #: timer for that time, if a job may be examined before it
+        self._timer = NO_TIMER
 
     # -- the table ---------------------------------------------------------------------------------
 
@@ -305,11 +306,11 @@ class BudgetRule(ScopedRule):
     def watch_period(self) -> None:
         """Have the next period begin in time: the bounds of pending jobs hold in the present one."""
         self.now()
-        if self._timer is None:
+        if self._timer is NO_TIMER:
             self._timer = self.host.call_at(self.next_end, self._period_ends)
 
     def _period_ends(self) -> None:
-        self._timer = None
+        self._timer = NO_TIMER
         self.now()
         if any(record.end is None for _, record, _, _ in self.counts_in()):
             self.watch_period()
@@ -329,9 +330,8 @@ class BudgetRule(ScopedRule):
         """Note the end of a new account's period, in seconds since the epoch."""
         if end < self.next_end:
             self.next_end = end
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._timer.cancel()
+            self._timer = NO_TIMER
 
     def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
         """Charge a job that ended while no scheduler was loaded."""
@@ -423,17 +423,10 @@ class BudgetRule(ScopedRule):
         if found is None:
             return {}
         account, at = found
-        charge, most = uses[account], account.entry.most[at]
-        fields = {
-            "name": account.entry.name,
-            "whose": account.whose,
-            "what": DIMENSIONS[at],
-            "taken": account.used[at] / HOUR_S,
-            "max": most,
-            "needs": account.needs(charge.rates[at], charge.limit, self.host.now()) / HOUR_S,
-            "t_again": account.end,
-        }
-        return {"budget": Owned(fields, account.userid)}
+        rates, limit = uses[account]
+        needs, taken = account.needs(rates[at], limit, self.host.now()), account.used[at]
+        hours = {"taken": taken / HOUR_S, "needs": needs / HOUR_S}
+        return self.facts_of(account, at, what=DIMENSIONS[at], t_again=account.end, **hours)
 
     def figures(self, account: Account) -> dict[str, Any]:
         used = [max(0.0, self._taken.get(key, 0.0)) / HOUR_S for key in account.stored_as]

@@ -623,6 +623,12 @@ class ScopedRule(CountingRule):
                 }
                 yield Owned(entry, use.userid)
 
+    def facts_of(self, use: Any, at: int, **more: Any) -> dict[str, Any]:
+        """Return the fields of `facts` about a use that keeps a job from starting."""
+        entry = use.entry
+        fields = {"name": entry.name, "whose": use.whose, "max": entry.most[at], **more}
+        return {self.name: Owned(fields, use.userid)}
+
     def waiting(self, use: Any) -> int:
         """Return the number of jobs that wait for a use."""
         return sum(self.host.admission.waiting(self, key) for key in use.waiting)

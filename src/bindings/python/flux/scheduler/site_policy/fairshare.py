@@ -20,6 +20,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
 
 from flux.scheduler.disclosure import Owned
+from flux.scheduler.host import NO_TIMER
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.site_policy.counting import CountingRule, Use
 from flux.scheduler.site_policy.fields import Fields, user_id, user_name
@@ -28,7 +29,7 @@ from flux.scheduler.site_policy.usage import UsageStore
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.holdings import Counted, Holding
@@ -162,8 +163,8 @@ class FairShareRule(CountingRule):
         self._used = Used(-inf, {}, {})  # as last read, for associations without a level
         self._sorts_soon = False  # whether all levels are about to be computed again
         self._in_force = False
-        #: timer of the next computation; None: no job is pending
-        self._timer: Timer | None = None
+        #: timer of the next computation, if a job is pending
+        self._timer = NO_TIMER
         self._armed_at = 0.0  # when it was set: a period began then
         self._calm = 1  # number of periods to skip to if the order stays the same
 
@@ -220,7 +221,7 @@ class FairShareRule(CountingRule):
 
     def alloc(self, job: PendingJob, attributes: SystemAttributes) -> None:
         super().alloc(job, attributes)
-        if self._timer is None:
+        if self._timer is NO_TIMER:
             self._arm(self.host.now(), 1)
         self.changed()
 
@@ -301,7 +302,7 @@ class FairShareRule(CountingRule):
         return found
 
     def _period_ends(self) -> None:
-        self._timer = None
+        self._timer = NO_TIMER
         for key, amount in self._amounts(self.host.now()):
             if amount < NEGLIGIBLE and not self.uses[key].jobs:
                 del self.uses[key]
@@ -322,8 +323,7 @@ class FairShareRule(CountingRule):
 
     def _arm(self, began: float, periods: int) -> None:
         """Compute the order some periods after `began`, the end of an earlier one."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._armed_at = began
         self._timer = self.host.call_at(began + periods * self._period, self._period_ends)
 
@@ -334,7 +334,7 @@ class FairShareRule(CountingRule):
         self._calm = 1
         passed = (self.host.now() - self._armed_at) // self._period
         end = self._armed_at + passed * self._period
-        if self._timer is not None and self._timer.when > end + self._period:
+        if end + self._period < self._timer.when < inf:
             self._arm(end, 1)
 
     def _sort(self) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
 from flux.scheduler.admission import Deferral
-from flux.scheduler.disclosure import Owned, Reason, behind
+from flux.scheduler.disclosure import Reason, behind
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.counting import (
     Denied,
@@ -469,17 +469,9 @@ class LimitRule(ScopedRule):
             return {"limit": None}
         is_never = self._exceeds_alone(use, job) is not None
         when, jobid = (None, None) if is_never else self._next_room(use, least)
-        facts = {
-            "name": use.entry.name,
-            "whose": use.whose,
-            "what": DIMENSIONS[at],
-            "used": use.used[at],
-            "max": use.entry.most[at],
-            "needs": needs,
-            "t_again": when,
-            "job": None if jobid is None else name_of(jobid),
-        }
-        return {"limit": Owned(facts, use.userid)}
+        job_name = None if jobid is None else name_of(jobid)
+        again = {"t_again": when, "job": job_name}
+        return self.facts_of(use, at, what=DIMENSIONS[at], used=use.used[at], needs=needs, **again)
 
     def _next_room(self, use: LimitUse, least: Amount) -> tuple[float | None, int | None]:
         """Return when enough jobs of a key will have ended to make room for another, and the last

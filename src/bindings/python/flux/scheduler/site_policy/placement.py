@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.masks import popcount
-from flux.scheduler.host import counted
+from flux.scheduler.host import NO_TIMER, counted
 from flux.scheduler.pools import missing_hosts
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import TableRule
@@ -69,8 +69,9 @@ class Placed:
 
     wanted: Wanted  # its placement
     within: GroupBinding  # the placement, in terms of existing groups
-    # for the end of its wait for the placement; None: no end, or no wait
-    timer: Timer | None = None
+    timer: Timer = (
+        NO_TIMER  # for the end of its wait for the placement, if it waits and there is one
+    )
 
 
 def read_wanted(value: Any) -> Wanted:
@@ -273,7 +274,7 @@ class PlacementRule(TableRule):
 
     def _leave(self, jobid: int) -> Placed | None:
         placed = self._jobs.pop(jobid, None)
-        if placed is not None and placed.timer is not None:
+        if placed is not None:
             placed.timer.cancel()
         return placed
 
@@ -304,7 +305,7 @@ class PlacementRule(TableRule):
                 "mode": wanted.mode,
                 "segment": wanted.segment,
                 "max": placed.within.most,
-                "until": None if placed.timer is None else placed.timer.when,
+                "until": None if placed.timer is NO_TIMER else placed.timer.when,
             }
         }
 

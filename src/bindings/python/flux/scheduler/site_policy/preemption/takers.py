@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount
-from flux.scheduler.host import ask_job_attributes, counted, name_of
+from flux.scheduler.host import NO_TIMER, ask_job_attributes, counted, name_of
 from flux.scheduler.site_policy.preemption.classes import NEITHER
 from flux.scheduler.site_policy.preemption.eviction import Eviction
 from flux.scheduler.site_policy.preemption.state import (
@@ -34,7 +34,6 @@ from flux.scheduler.site_policy.preemption.state import (
 from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.state import PreemptionState, Waiting
     from flux.scheduler.trial import Place
@@ -106,7 +105,7 @@ class Takers(Part):
 
     def __init__(self, shared: PreemptionState) -> None:
         super().__init__(shared)
-        self._timer: Timer | None = None
+        self._timer = NO_TIMER
         self._searched_at = -inf
         #: id of a job -> argument of `consider`, while the job manager is asked about its victims
         self._asked: dict[int, frozenset[int]] = {}
@@ -119,13 +118,12 @@ class Takers(Part):
             self._search_at(max(self._host.now(), self._searched_at) + SEARCH_INTERVAL_S)
 
     def _search_at(self, when: float) -> None:
-        if self._timer is None or when < self._timer.when:
-            if self._timer is not None:
-                self._timer.cancel()
+        if when < self._timer.when:
+            self._timer.cancel()
             self._timer = self._host.call_at(when, self._search)
 
     def _search(self) -> None:
-        self._timer, self._searched_at = None, self._host.now()
+        self._timer, self._searched_at = NO_TIMER, self._host.now()
         now, takers = self._searched_at, []
         victims = [one for one in self._running.of_classes.values() if one.may_give_way_to(None)]
         times = [one.start + one.terms.after for one in victims]

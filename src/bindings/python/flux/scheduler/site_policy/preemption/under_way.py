@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.disclosure import Reason, is_private
-from flux.scheduler.host import name_of
+from flux.scheduler.host import NO_TIMER, name_of
 from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
     ENDING,
@@ -38,7 +38,6 @@ from flux.scheduler.times import duration_text
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.state import PreemptionState, Victim
     from flux.scheduler.trial import Place
@@ -70,7 +69,7 @@ class Preemption(Part):
         super().__init__(self.shared)
         self._of_queue = "" if self.queue is None else f" of {self.queue}"  # in texts
         self.held = set(self.victims)  # ids of the victims that still hold resources
-        self._timer: Timer | None = None  # for the next step, or for the taker's start
+        self._timer = NO_TIMER  # for the next step, or for the taker's start
         #: whether the taker is being started regardless of its place in the queue
         self._out_of_turn = False
 
@@ -192,8 +191,7 @@ class Preemption(Part):
         self._host.resources.update_expiration(jobid, self._planned_end(end))
 
     def _set_timer(self, when: float, step: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._timer = self._host.call_at(max(when, self._host.now()), step)
 
     # -- warning and ending ------------------------------------------------------------------------
@@ -292,8 +290,7 @@ class Preemption(Part):
     def end(self, why: str) -> None:
         """End it, and notify victims that were warned but not ended."""
         host, was, self.state = self._host, self.state, OVER
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         del self._active[self.taker]
         self.shared.engage()
         if self.placeholders:
