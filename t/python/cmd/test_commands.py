@@ -193,6 +193,8 @@ $ flux run -N4 -l flux getattr rank | sort
 1: 1
 2: 2
 3: 3
+$ flux run printf '\377x\n' | od -An -tx1
+ ff 78 0a
 $ flux run --cwd=/nosuch pwd 2>&1 | sed 's/^[0-9.]*s/T/'
 T: flux-shell[0]: host vm: Could not change dir to /nosuch: No such file or directory. Going to /tmp instead
 /tmp
@@ -207,6 +209,10 @@ $ flux cancel $J; flux job status -vv $J
 143! ...
 $ flux jobs -f canceled -no '{inactive_reason} {returncode}' -c 1
 Canceled 143
+# a job that depends on two, of which one decides about the other; those that end for it end after it
+$ A=$(flux submit --urgency=hold true) B=$(flux submit --dependency=afternotok:$A true) C=$(flux submit --dependency=afterok:$B --dependency=afterany:$A true); flux job urgency $A default; flux job wait-event -q $C clean; flux jobs -an -c 3 -o '{id}' >a; printf '%s\n' $C $B $A | cmp a; flux job eventlog $C | grep -o 'dependency-remove\|job never started'
+dependency-remove
+job never started
 # one note for several jobs, and events as they are in the log
 $ J=$(flux submit --urgency=hold true) K=$(flux submit --urgency=hold true); flux job raise -s 3 $J $K two words; flux job raise -m bye $J 1234 $K; flux job raise -m bye $J x
 1! ...

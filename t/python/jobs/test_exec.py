@@ -196,11 +196,11 @@ def test_tasks_and_environment(real):
 
 def test_cwd(real, tmp_path):
     assert output(real, run_job_to_end(real, "pwd", cwd=str(tmp_path))) == [f"{tmp_path}\n"]
-    id = run_job_to_end(real, "pwd", cwd="/nonexistent")
+    id = run_job_to_end(real, "pwd", cwd=str(tmp_path / "gone"))
     logs = [
         e["context"]["message"] for e in real.eventlog(id, "guest.output") if e["name"] == "log"
     ]
-    assert output(real, id) == ["/tmp\n"] and "Could not change dir to /nonexistent" in logs[0]
+    assert output(real, id) == ["/tmp\n"] and f"Could not change dir to {tmp_path}/gone" in logs[0]
 
 
 def test_missing_input_file_ends_the_job(real, tmp_path):

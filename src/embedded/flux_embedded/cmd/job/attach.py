@@ -102,7 +102,7 @@ class _Attachment:
 
 def attach(args):
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8")
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     handle = flux.Flux()
     job = _Attachment(handle, args)
     while True:

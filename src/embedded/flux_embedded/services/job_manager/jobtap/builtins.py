@@ -132,7 +132,7 @@ def after_init(p):
     for scheme in KINDS:
         p.add_handler(f"job.dependency.{scheme}", after)
     p.add_handler("job.event.start", lambda p, topic, args: settle_started(p, args["id"]))
-    p.add_handler("job.event.clean", lambda p, topic, args: settle_ended(p, args["id"]))
+    p.add_handler("job.inactive-add", lambda p, topic, args: settle_ended(p, args["id"]))
 
 
 def after(p, topic, args):
@@ -200,11 +200,15 @@ def settle_started(p, antecedent):
 
 def settle_ended(p, antecedent):
     ran = p.job_event_posted(antecedent, "alloc")
+    failed = []
     for entry in p.waiting.pop(antecedent, ()):
         if why_never(p, antecedent, entry[1], "") is None:
             met(p, entry[0], entry[2])
         else:
-            never(p, entry, "can never be satisfied" if ran else "job never started")
+            failed.append(entry)
+    # Last: the end of one dependent may be that of another.
+    for entry in failed:
+        never(p, entry, "can never be satisfied" if ran else "job never started")
 
 
 def met(p, dependent, description):
