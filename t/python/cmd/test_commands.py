@@ -166,7 +166,7 @@ $ flux run -l sh -c 'echo out; exit 3'
 3! flux-job: task(s) exited with exit code 3
 0: out
 $ flux run --input=nosuch.txt -l cat 2>&1 | cut -d' ' -f2- | grep -v '^job.exc'
-flux-shell[0]: FATAL: error opening input file '/home/user/nosuch.txt': No such file or directory
+flux-shell[0]: FATAL: error opening input file 'nosuch.txt': No such file or directory
 job shell Terminated
 $ flux run -n 1000 -l true 2>&1 | cut -d' ' -f2,4,5
 job.exception type=alloc severity=0

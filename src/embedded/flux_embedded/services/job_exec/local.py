@@ -91,8 +91,12 @@ class LocalJob(ExecJob):
         stdin = lookup_path(self._options, "input.stdin")
         if not isinstance(stdin, dict) or stdin.get("type") != "file":
             return None
-        path = os.path.join(cwd, self._templates.render(str(stdin.get("path", ""))))
-        open(path, "rb").close()
+        name = self._templates.render(str(stdin.get("path", "")))
+        path = os.path.join(cwd, name)
+        try:
+            open(path, "rb").close()
+        except OSError as exc:
+            raise OSError(exc.errno, exc.strerror, name) from None
         return path
 
     def _fail(self, note, status):
