@@ -392,3 +392,17 @@ def test_a_job_of_a_group_that_outlives_its_window_makes_promises_beside_its_cla
     assert rig.sched.planning.current().stale() == []
     rig.wait(40)
     assert not [line for line in rig.logged() if "bug" in line]
+
+
+def test_a_job_that_starts_after_its_latest_start_claims_its_node():
+    """Its late start makes all promises anew, beside the window of a reservation."""
+    rig = load(Backfill, ["promise=all", "within=10s"], USER, nodes=2)
+    rig.reserve("dat", 1000, 30, nodes=1, users=[7])
+    rig.alloc(1, spec(4, nodes=2), userid=7)
+    rig.alloc(2, spec(1), userid=7)
+    rig.alloc(3, spec(5), userid=8)
+    rig.wait(150)
+    rig.free(1)
+    assert rig.started() == [1, 2]
+    rig.free(2)
+    assert rig.started() == [1, 2, 3]

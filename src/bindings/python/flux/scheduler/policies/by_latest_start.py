@@ -261,19 +261,21 @@ class BackfillByLatestStart(BackfillByRank):
         """Start a job that has been allocated resources."""
         policy, now = self.policy, self.policy.now()
         told: dict[str, Any] = {}
+        when = inf
         if job in self.latest:
             told["t_latest"] = when = self.latest.when(job)
             self.latest.started(job, now, GRACE_S)
-            if now > when + GRACE_S and self._void is None:
-                # It will end later than promised, which may delay others.
-                self._void = "late"
-                policy.planning.renew()
         self.forget(job)
-        if told and when <= now:
+        if when <= now:
             told["selection_type"] = "reserved"
         elif self._overtaken is not None:
             told.update(selection_type="backfilled", backfill=self._overtaken.name)
         policy.start_or_deny(job, alloc, **told)
+        if now > when + GRACE_S and self._void is None:
+            # It will end later than promised, which may delay others. The new plan needs what rules
+            # enter at the start.
+            self._void = "late"
+            policy.planning.renew()
 
     # -- promises ----------------------------------------------------------------------------------
 
