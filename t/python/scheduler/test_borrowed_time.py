@@ -33,6 +33,7 @@ POLICIES = [
     ("sched-backfill", "promise=4"),
     ("sched-backfill", "promise=unlimited"),
 ]
+ALL = ("sched-backfill", "promise=all", "within=1m")
 #: Seconds before a promised time at which a borrower is ended, and warned, before any was.
 KILL_S, WARNING_S = 5, 125
 
@@ -59,7 +60,8 @@ def lend(instance, nodes=2, duration=50000):
 
 
 def promised(job):
-    return job.annotations["sched"]["t_estimate"]
+    sched = job.annotations["sched"]
+    return sched.get("t_latest") or sched["t_estimate"]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
@@ -86,6 +88,30 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
     assert json.loads(instance.kvs.values[KEY]).get("borrowers") is None
 
 
+@pytest.mark.parametrize("event", ["", "late", "more time", "reload"])
+def test_a_latest_start_is_kept_although_it_is_lent(event):
+    """A job that delays no head starts in the time of a job behind it. If another ends late, both
+    times move together."""
+    instance = make(*ALL, nodes=5, config=config())
+    first = batch(instance, 3, duration=1000, runtime=1100 if event == "late" else 1000)
+    head = batch(instance, 3, duration=1000)
+    taker = batch(instance, 5, duration=4000)
+    borrower = standby(instance, 1, duration=50000)
+    assert borrowers(instance) == [borrower.id]
+    instance.advance(500)
+    if event == "more time":
+        first.set_expiration(instance.now() + 700)
+    elif event == "reload":
+        reloaded(instance, *ALL)
+    instance.advance(3000)
+    assert first.t_end <= head.t_start <= first.t_end + 3
+    assert head.t_end <= taker.t_start <= head.t_end + 3
+    assert borrower.note.startswith("preempted for ")
+    assert taker.t_start - 2 * KILL_S < borrower.t_end < taker.t_start
+    latest = instance.scheduler.stats_get()["latest_starts"]
+    assert latest["violated"] == 0 and latest["void"].get("late", 0) == 2 * (event == "late")
+
+
 def test_a_borrower_runs_on_if_the_job_of_that_time_is_denied_then():
     instance = make(config=config())
     batch(instance, 2, duration=1000)
@@ -108,8 +134,10 @@ def watch_promises(instance, jobs, told):
     """Keep the first time that each waiting job was promised."""
     for job in jobs:
         sched = job.annotations.get("sched") or {}
-        if job.state == "pending" and sched.get("t_estimate_kind") == "promised":
-            told.setdefault(job.id, sched["t_estimate"])
+        if job.state == "pending" and (
+            sched.get("t_latest") or sched.get("t_estimate_kind") == "promised"
+        ):
+            told.setdefault(job.id, promised(job))
 
 
 def whole_nodes(chance, queue):
@@ -134,15 +162,17 @@ def parts_of_nodes(chance, queue):
 
 
 @pytest.mark.parametrize("cancels", [False, True], ids=["", "cancels"])
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 @pytest.mark.parametrize(
-    "kind, seed",
-    [(whole_nodes, seed) for seed in (0, 1, 3)] + [(parts_of_nodes, seed) for seed in (0, 3, 5)],
+    "kind, seed, policy",
+    [(whole_nodes, seed, policy) for seed in (0, 1, 3) for policy in POLICIES]
+    + [(parts_of_nodes, seed, policy) for seed in (0, 3, 5) for policy in POLICIES]
+    + [(whole_nodes, seed, ALL) for seed in (1, 3, 11)]
+    + [(parts_of_nodes, seed, ALL) for seed in (0, 6, 11)],
 )
 def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
     kind, seed, policy, cancels
 ):
-    if cancels != (seed + POLICIES.index(policy)) % 2:
+    if cancels != (seed + [*POLICIES, ALL].index(policy)) % 2:
         require_long()
     chance = random.Random(seed)
     classes = {
@@ -193,7 +223,6 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
         ("sched-fifo",),
         ("sched-simple",),
         ("sched-backfill", "promise=0"),
-        ("sched-backfill", "promise=all"),
         ("sched-backfill", "rank=wfp3"),
         ("sched-backfill", "guarantee=none"),
     ],

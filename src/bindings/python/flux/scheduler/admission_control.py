@@ -270,7 +270,7 @@ class AdmissionControl:
         pins: a rule's record of promises that must keep their times even if earlier ones are
             possible; None: there are none. ``stays(job)`` tells whether the promise to a job is
             such a one, and is asked first for each promised job; ``review()`` is called before a
-            job is examined
+            job is examined; ``renew(plan)`` makes them again in a new plan
     """
 
     pins: Any = None

@@ -112,6 +112,14 @@ class Decision:
     def leaves(self, job: PendingJob) -> None:
         """Called before a job leaves the queue other than by a pass's decision."""
 
+    def is_promised(self, job: PendingJob) -> bool:
+        """Whether a job that is not in the plan is about to be promised its time again."""
+        return False
+
+    def starts_out_of_turn(self, job: PendingJob) -> None:
+        """Called before a rule starts a job regardless of its place in the queue."""
+        self.leaves(job)
+
     def moves(self, job: PendingJob) -> None:
         """Called before a job's priority or request changes."""
 

@@ -65,6 +65,7 @@ class BackfillByLatestStart(BackfillByRank):
     """Promises every job a latest start on arrival, and starts jobs in order of ranks."""
 
     asks_in_order = True
+    keeps_times = True
     only_heads_block = True
 
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
@@ -93,6 +94,8 @@ class BackfillByLatestStart(BackfillByRank):
         policy = self.policy
         if self._void is not None:
             cause, self._void = self._void, None
+            if policy.admission.pins is not None:
+                policy.admission.pins.renew(self.plan)
             yield from self.put_back((yield from in_queue_order(self.latest)), cause)
             self.released()  # jobs that lost theirs may be promised an earlier one
         over = [job for job in self.latest.before(policy.now()) if self.is_over(job)]
@@ -162,8 +165,8 @@ class BackfillByLatestStart(BackfillByRank):
                 ):
                     heads.append(job)
                     behind |= ranks
-            elif self.keeps_promises(job):
-                self.try_to_start(job)
+            elif self.may_start(job) and self.try_to_start(job):
+                pass
             elif not (self.backlog.has_priorities and (yield from self.goes_before(job))):
                 rest.append(job)
         self._heads = heads
@@ -185,7 +188,7 @@ class BackfillByLatestStart(BackfillByRank):
             if head_plan is not None and not head_plan.fits(job.resource_request):
                 refused[job.signature] = job.limit
                 continue
-            if self.keeps_promises(job) and self.try_to_start(job) and head_plan is not None:
+            if self.may_start(job) and self.try_to_start(job) and head_plan is not None:
                 head_plan.note_started(job.jobid, job.resource_request)
                 if not head_plan.is_counted and head_plan.breaks_a_promise():
                     # The job took ranks that only a head could use.
@@ -210,6 +213,11 @@ class BackfillByLatestStart(BackfillByRank):
     def keeps_promises(self, job: PendingJob) -> bool:
         """Whether all other promises can be kept if a job starts now."""
         return self.plan.fits(job.resource_request, jobid=job.jobid)
+
+    def may_start(self, job: PendingJob) -> bool:
+        """Whether to try a job that fits the free resources: a rule may have it start in the time
+        of a promise."""
+        return self.policy.admission.asks_each or self.keeps_promises(job)
 
     def plan_of_heads(self, heads: list[PendingJob]) -> Plan | None:
         """Return a plan of the resources that running jobs leave, with each head promised the first
@@ -335,7 +343,7 @@ class BackfillByLatestStart(BackfillByRank):
         """Act for a job without the promises between `start` and `end` to competing jobs of lower
         priority, which it is given. Those that cannot be kept afterwards become
         void. Return the result of the act; False if the job or the plan is gone."""
-        policy = self.policy
+        policy, pins = self.policy, self.policy.admission.pins
         by_share = policy.queue_order.by_share  # a share decides nothing here
         lower = []
         for number, other in enumerate(self.latest.before(end), 1):
@@ -346,6 +354,7 @@ class BackfillByLatestStart(BackfillByRank):
                 and other in self.latest
                 and self.latest.when(other) + other.limit > start
                 and self.compete(job, other)
+                and not (pins is not None and pins.stays(other))
             ):
                 lower.append(other)
         taken: list[PendingJob] = []
@@ -368,7 +377,7 @@ class BackfillByLatestStart(BackfillByRank):
                 yield
             if self.plan_is_void():
                 return  # all are entered into the new plan
-            if job in self.latest and not job.request.finalized:
+            if job in self.latest and not (job.request.finalized or plan.has(job.jobid)):
                 when = self.latest.put_off(job, self.policy.now())
                 try:
                     plan.reserve(job.jobid, job.resource_request, when)
@@ -513,6 +522,14 @@ class BackfillByLatestStart(BackfillByRank):
         self.latest.drop(job)
         self._without_promise.pop(job.jobid, None)
         self._stored.forget(job)
+
+    def is_promised(self, job: PendingJob) -> bool:
+        return job in self.latest
+
+    def starts_out_of_turn(self, job: PendingJob) -> None:
+        if job in self.latest:
+            self.latest.started(job, self.policy.now(), GRACE_S)
+        self.forget(job)
 
     def moves(self, job: PendingJob) -> None:
         """A promise holds regardless of priority; only jobs without one are promised anew: this one,

@@ -68,6 +68,8 @@ class Loan(Preemption):
         super().__post_init__()
         #: id of a borrower -> id of the promise that keeps its resources after the promised time
         self.rests: dict[int, int] = {}
+        #: mask of the ranks of the promise; 0: it is counted, or they are unknown after a reload
+        self._promised_ranks = 0
         #: generation of the pool in which the promise was found to need the borrowers' resources
         self._needed_in: int | None = None
 
@@ -110,6 +112,7 @@ class Loan(Preemption):
             pool.free(jobid)
             return None
         plan.pin(self.taker)
+        self._promised_ranks = plan.ranks_of(self.taker) or 0
         self.victims[jobid] = victim
         self.held.add(jobid)
         self._running.enter(job, terms).gives_way_to = self
@@ -168,7 +171,7 @@ class Loan(Preemption):
             start = plan.start_of(self.taker)
             if start != self.expected and start > now:
                 self._promise_moved(plan, start)
-        elif self.job is not None:
+        elif self.job is not None and not self._host.decision.is_promised(self.job):
             self.end("the job of that time is promised another")
 
     def _promise_moved(self, plan: Plan, start: float) -> None:
@@ -186,6 +189,22 @@ class Loan(Preemption):
         self.await_step()
         self.let_run(sorted(self.held.difference(within)), "the promised time has moved")
         self.shared.store()
+        if plan.stale():
+            self._host.decision.extended()
+
+    def renew(self, plan: Plan) -> None:
+        """Make the promise again in a new plan, at its time and on its ranks, if possible."""
+        if self.job is None or not self.is_lent:
+            return
+        request = self.job.resource_request
+        if self._promised_ranks:
+            request = request.on_ranks(self._promised_ranks)
+        try:
+            plan.reserve(self.taker, request, self.expected)
+        except InsufficientResources:
+            return
+        plan.pin(self.taker)
+        self._promise_moved(plan, self.expected)
 
     def keeps_promise(self, plan: Plan) -> bool:
         """Whether the promise keeps its time, since it needs its borrowers' resources. If not, they
@@ -211,9 +230,12 @@ class Loan(Preemption):
         """Let borrowers run to their limits if the promise can still be kept together with these, or
         is none any more."""
         plan, spared = self._host.planning.current(), list[int]()
+        has_promise = plan is not None and plan.has(self.taker)
+        if not has_promise and self.job and self._host.decision.is_promised(self.job):
+            return
         if (
             plan is None
-            or not plan.has(self.taker)
+            or not has_promise
             or self.taker in self._host.admission.deferred
             or not self._are_needed(self.held, plan)
         ):
@@ -387,7 +409,7 @@ class Loans(Part):
         )
         lenders = (one for one in promises if self._may_borrow(terms, one[2]))
         for start, end, taker in islice(lenders, MOST_TRIED):
-            if plan.fits(request, duration=start - now):
+            if plan.fits(request, duration=start - now, jobid=job.jobid):
                 loan: Loan | None = self._active.get(taker)
                 if loan is None:
                     other = self._waiting[taker]
@@ -424,6 +446,12 @@ class Loans(Part):
         for loan in list(self._active.values()):
             if plan is not None and isinstance(loan, Loan):
                 loan.review(plan)
+
+    def renew(self, plan: Plan) -> None:
+        """Make the promises with borrowers again in a new plan, before others."""
+        for loan in list(self._active.values()):
+            if isinstance(loan, Loan):
+                loan.renew(plan)
 
     def stays(self, job: PendingJob) -> bool:
         """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.scheduler.admission import Deferral, JobDeferred
+from flux.scheduler.admission import JobDeferred
 from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import NO_TIMER, name_of
 from flux.scheduler.site_policy.preemption.state import (
@@ -305,7 +305,8 @@ class Preemption(Part):
         plan = host.planning.current() if self.in_promise else None
         if plan is not None:
             plan.pin(self.taker, stays=False)
-            plan.stale()  # it moves now if it has to, before a job starts
+            if plan.stale():  # they move now if they have to, before a job starts
+                host.decision.extended()
         self.shared.store()
         if self._classes.entries:
             host.readmit(self.shared.rule, self.taker)
@@ -344,9 +345,7 @@ class Preemption(Part):
         except InsufficientResources:
             pass  # retried at the next event
         else:
-            if host.decision.keeps_times and job.jobid not in host.admission.deferred:
-                # so that it loses its promise
-                host.defer(job, JobDeferred(rule, Deferral("it starts", key=job.jobid)))
+            host.decision.starts_out_of_turn(job)
             host.start_out_of_turn(rule, job, alloc, selection_type="reserved")
         finally:
             self._out_of_turn = False
