@@ -896,6 +896,21 @@ def test_a_job_over_two_strict_limits_keeps_its_share_of_both(policy, args):
 
 
 @POLICIES
+def test_the_share_is_of_the_first_that_starts_have_left_too_little_for(policy, args):
+    """Job 6, the last of all, is the first over the limit, then job 4."""
+    strict = {"per": "instance", "max": {"nodes": 4}, "order": "strict"}
+    rig = load(policy, args, {"one": strict}, nodes=6)
+    rig.alloc(1, nodes(4))
+    for jobid, count in ((2, 2), (3, 1), (4, 2), (5, 1)):
+        rig.arrive(jobid, nodes(count))
+    rig.arrive(6, nodes(3), priority=10)
+    rig.free(1)
+    assert rig.started() == [1, 2, 3]
+    rig.free(2)
+    assert rig.started() == [1, 2, 3, 4, 5]
+
+
+@POLICIES
 def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, args):
     limits = {
         "strict": {"per": "instance", "max": {"nodes": 3}, "order": "strict"},

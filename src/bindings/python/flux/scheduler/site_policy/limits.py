@@ -224,7 +224,7 @@ class LimitUse(ScopedUse):
     def started(self, jobid: int) -> None:
         if self.head is not None:
             self.waits_no_more(jobid)
-        if self.heads or (self.entry.strict and self.head is None and self.waiting):
+        if self.heads or (self.entry.strict and self.waiting):
             self.rule.review(self)
 
     def settle(self) -> None:
