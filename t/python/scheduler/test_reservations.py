@@ -307,6 +307,19 @@ def test_what_another_gives_back_is_taken_at_once(module, names, ends):
     assert (listed(rig)["two"]["short"], listed(rig)["two"]["held"]) == (0, 2)
 
 
+@pytest.mark.parametrize("pin", [False, True])
+def test_no_ranks_are_chosen_that_another_has_for_a_part_of_the_time(pin):
+    rig = make("sched-backfill", nodes=4)
+    rig.alloc(1, whole(2, 100, constraints={"ranks": ["2-3"]}))
+    rig.settle()
+    rig.reserve("repair", 50, 100, hosts="n[0-1]")
+    rig.reserve("class", 10 if pin else 0, 500, nodes=2, pin=pin, users=[0])
+    rig.wait(60)
+    assert (listed(rig)["class"]["held"], listed(rig)["repair"]["held"]) == (0, 2)
+    rig.free(1)
+    assert listed(rig)["class"]["ranks"] == "2-3"
+
+
 def test_as_many_jobs_are_named_as_have_to_end():
     rig = make("sched-fifo")
     for jobid, limit in enumerate([500, 400, 300, 0], 1):
@@ -454,6 +467,21 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     assert rig.started() == []
 
 
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("repair, nodes", [({"hosts": "n0"}, 1), ({"nodes": 7}, 7)])
+def test_a_job_that_goes_on_after_its_window_keeps_those_of_others(module, repair, nodes):
+    rig = make(module)
+    rig.reserve("class", 0, 100, nodes=8, users=[0], at_end="run")
+    rig.reserve("repair", 150, 100, **repair)
+    rig.alloc({1: whole(1, 200, reservation="class"), 2: whole(7, 200, reservation="class")})
+    rig.alloc(3, whole(7, 140, reservation="class"))
+    assert rig.started() == [1, 3]
+    assert rig.ranks(1) == ({1} if "hosts" in repair else {0})
+    rig.free(3, after=140)
+    rig.wait(20)
+    assert (listed(rig)["repair"]["held"], rig.started()) == (nodes, [1, 3])
+
+
 # -- what outlives the scheduler -------------------------------------------------------------------
 
 
@@ -478,6 +506,25 @@ def test_a_reload_in_the_middle_of_a_window(module):
     assert rig.started(after=2) == [1, 2]
     assert listed(rig)["dat"]["held"] == 6
     assert rig.started(after=1000) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("pin", [False, True])
+def test_chosen_ranks_outlive_a_reload(module, pin):
+    """Also where others would be chosen now: a technician may be at work on these."""
+    rig = make(module, nodes=4)
+    rig.alloc(1, whole(2, 50))
+    rig.settle()
+    rig.reserve("dat", 20 if pin else 0, 1000, nodes=2, pin=pin)
+    rig.free(1)
+    assert listed(rig)["dat"]["ranks"] == "2-3"
+    rig.resource.update(down="3")
+    assert listed(rig)["dat"]["ranks"] == "0,2"
+    rig.resource.update(up="3")
+    rig.reload(module, "queue-depth=unlimited")
+    rig.wait(30)
+    entry = listed(rig)["dat"]
+    assert (entry["state"], entry["ranks"]) == ("active", "0,2")
 
 
 @pytest.mark.parametrize("module", MODULES)

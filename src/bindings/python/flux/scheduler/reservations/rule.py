@@ -26,12 +26,12 @@ in the configuration, ``[reservations.NAME]``, are read when it is loaded or rel
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.errors import InfeasibleRequest
-from flux.resource.pool.masks import popcount
+from flux.resource.pool.masks import idset_text, popcount, to_mask
 from flux.scheduler.admission import NO_ROOM, Deferral, GivingRule
 from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.host import counted, name_of
@@ -90,6 +90,8 @@ class ReservationRule(GivingRule):
         self.group_jobs = self.answers.group_jobs
         #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False
+        #: whether other ranks were chosen since they were stored
+        self._chosen = False
         self._errors = errors
         self._timer: Timer | None = None
         #: names of reservations that repeat -> the start of their next window, and the longest time
@@ -126,6 +128,7 @@ class ReservationRule(GivingRule):
         self._plan(entry)
         if self._open and not self.tick():
             self._wake()  # promises and estimates may have changed
+        self._store_chosen()
         self._arm()
 
     def check_new(self, entry: ReservationState) -> None:
@@ -217,7 +220,10 @@ class ReservationRule(GivingRule):
 
     def _plan(self, entry: ReservationState) -> None:
         """Choose the ranks of a pinned reservation, and have the plan keep its windows."""
-        entry.pin()
+        before = entry.ranks
+        if self._open:
+            entry.pin()
+            self._chosen |= entry.ranks != before
         if not entry.update_plan():
             self.host.planning.check_promises()
 
@@ -244,12 +250,20 @@ class ReservationRule(GivingRule):
                 before = entry.ranks
                 has_others |= entry.fill()
                 if entry.ranks != before or entry in begun:
+                    self._chosen |= entry.ranks != before
                     has_others |= not entry.update_plan()
         # A window may have begun on other nodes than those planned, or others may be kept for it
         # now. Promises on these are void, and must be dropped before they cause a job to be refused.
         if has_others or self._are_short:
             self.host.planning.check_promises()
         self.host.readmit(self, NO_ROOM, DEFERRED_JOBS_RETRIED)
+        self._store_chosen()
+
+    def _store_chosen(self) -> None:
+        """Store the chosen ranks, if there are others."""
+        if self._chosen:
+            self._chosen = False
+            self.service.store()
 
     # -- a job that waits --------------------------------------------------------------------------
 
@@ -410,7 +424,10 @@ class ReservationRule(GivingRule):
         """Begin windows: all running jobs are known, so that the pool shows no node of theirs as
         free."""
         self._open = True
+        for entry in self.entries.values():
+            self._plan(entry)
         self.tick()
+        self._store_chosen()
         self._arm()
 
     def ranks_changed(self, lost: bool) -> None:
@@ -437,6 +454,8 @@ class ReservationService:
 
     def __init__(self, host: RuleHost, rule: ReservationRule) -> None:
         self._host, self._rule = host, rule
+        #: by name of a reservation, the ranks (a mask) that the scheduler before this one chose
+        self._restored: dict[str, int] = {}
 
     # -- the start ---------------------------------------------------------------------------------
 
@@ -457,13 +476,14 @@ class ReservationService:
     def _parse(self, stored: Any) -> list[Reservation]:
         check_version(stored, VERSION)
         now = self._host.now()
+        self._restored = {name: to_mask(ids) for name, ids in stored.get("ranks", {}).items()}
         return [Reservation.from_dict(entry, now) for entry in stored.get("reservations", ())]
 
     def _add(self, reservation: Reservation, configured: bool) -> None:
+        entry = ReservationState(self._host, self._rule.entries, reservation, configured)
+        entry.restore(self._restored.pop(entry.name, 0))
         try:
-            self._rule.add(
-                ReservationState(self._host, self._rule.entries, reservation, configured)
-            )
+            self._rule.add(entry)
         except ValueError as exc:
             where = "configuration: " if configured else ""
             self._host.log.warning(f"{where}{exc}")
@@ -480,6 +500,7 @@ class ReservationService:
                     self._rule.remove(name)
         for reservation in wanted.values():
             self._add(reservation, configured=True)
+        self._restored.clear()
 
     def read_table(self, name: str, table: Any) -> Reservation:
         """Parse an entry of the table. Raises ValueError if it is invalid."""
@@ -558,7 +579,7 @@ class ReservationService:
             f"reservation {reservation.name} made: {counted(shown['nodes'], 'node')}, {start}, for "
             f"{duration_text(reservation.duration)}"
         )
-        self._store(lambda: scheduler.handle.respond(msg, answer))
+        self.store(lambda: scheduler.handle.respond(msg, answer))
 
     def unreserve(self, msg: Any) -> None:
         """Give up a reservation. Raises ValueError if there is no such reservation, or it is
@@ -575,7 +596,7 @@ class ReservationService:
             )
         self._rule.remove(name)
         self._host.log.info(f"reservation {name} removed")
-        self._store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
+        self.store(lambda: self._host.handle.respond(msg, {"now": self._host.now()}))
 
     def list(self, payload: Any, caller: Caller) -> Steps:
         """List all reservations by start; for a guest without groups and the jobs in their way."""
@@ -593,11 +614,11 @@ class ReservationService:
             yield
         return {"now": self._host.now(), "reservations": shown}
 
-    def _store(self, stored: Any) -> None:
-        entries = [
-            entry.reservation.to_dict()
-            for entry in self._rule.entries.values()
-            if not entry.configured
-        ]
-        text = json.dumps({"version": VERSION, "reservations": entries})
-        self._host.store(KEY, text, stored)
+    def store(self, stored: Callable[[], None] = lambda: None) -> None:
+        """Store the reservations made by request, and the chosen ranks of all; then call
+        ``stored()``."""
+        entries = self._rule.entries.values()
+        requested = [entry.reservation.to_dict() for entry in entries if not entry.configured]
+        ranks = {entry.name: idset_text(entry.ranks) for entry in entries if entry.ranks}
+        value = {"version": VERSION, "reservations": requested, "ranks": ranks}
+        self._host.store(KEY, json.dumps(value), stored)

@@ -177,6 +177,11 @@ class ReservationState:
 
     # -- choice of ranks ---------------------------------------------------------------------------
 
+    def restore(self, ranks: int) -> None:
+        """Take the ranks that an earlier scheduler chose (a mask), if they suit its present form."""
+        if self.pinned or self.window.start <= self.host.now():
+            self.ranks = ranks & self.matching if popcount(ranks) <= self.wanted else 0
+
     def pin(self) -> None:
         """Choose the ranks of a pinned reservation that has none, or too few that are up: free ones
         first, then those in use; in the minimum number of groups (such as racks), else the lowest.
@@ -248,7 +253,7 @@ class ReservationState:
 
     def _room_outside(self, idle: int) -> int:
         """Return those of some idle ranks that no other reservation has chosen for an overlapping
-        window."""
+        window; named hosts are chosen when it is made, but do not exclude each other."""
         for other in self.entries.values():
             window = other.window
             if (
@@ -256,7 +261,8 @@ class ReservationState:
                 and window.start < self.window.end
                 and (other.active or self.window.start < window.end)
             ):
-                idle &= ~other.ranks
+                has_choice = self.reservation.nodes is not None and other.reservation.nodes is None
+                idle &= ~(other.matching if has_choice else other.ranks)
         return idle
 
     # -- placeholders ------------------------------------------------------------------------------
@@ -294,6 +300,8 @@ class ReservationState:
         ranks = pool.held_ranks(self.placeholder[0]) & ~plan.closed_now(request)
         self.host.placeholders.free(self.placeholder)
         try:
+            if last > window.end:
+                ranks = self._beside_windows(job, ranks, plan)
             alloc = pool.alloc_on(job.jobid, request, ranks)
             self.host.admission.check_allocation(job, pool)
         except InsufficientResources:
@@ -303,6 +311,14 @@ class ReservationState:
         self.note_inside(job.jobid, end)
         plan.note_started(job.jobid, request)
         return alloc
+
+    def _beside_windows(self, job: PendingJob, ranks: int, plan: Plan) -> int:
+        """Return those of some ranks for a job that outlives the window and keeps those of other
+        reservations. Raises InsufficientResources if there are none."""
+        own = self.planned.values()
+        others = plan.on_copy([key for key in plan.promises() if key >= 0 or key in own])
+        alloc = others.alloc(job.jobid, job.resource_request.on_ranks(ranks))
+        return int(alloc.ranks)
 
     @property
     def held_inside(self) -> int:
@@ -321,7 +337,7 @@ class ReservationState:
         held, end = pool.held_ranks(jobid), pool.job_end(jobid)
         last = self.window.end + SAME_TIME_S
         lasts = self.reservation.at_end == "cancel" and not 0 < end <= last
-        if not (lasts or held & ~self.matching):
+        if not (lasts or held & ~(self.ranks or self.matching)):
             self.note_inside(jobid, end)
 
     def note_inside(self, jobid: int, end: float) -> None:
