@@ -403,6 +403,7 @@ def test_no_run_outlives_the_command(signum):
         ("sample --force --resume -o x", "--force: --resume keeps what --force removes"),
         ("sample --scheduler=sched-fifo --diff=1,1 -o x", "--diff=1,1: expected two numbers, of 1"),
         ("tune sample --nodes=4,8", "nodes: tune takes one value for each option"),
+        ("sample --seeds=2 --shake=0", "shake=0: the workloads of all seeds would be the same"),
         ("sample --seeds=2 --diff=1,2 -o x", "--diff: with --seeds there are several"),
         ("sample --save-trace=x --scheduler=sched-fifo", "--scheduler: --save-trace writes"),
         ("sample --jobs=5 --engine=instance --grain=event-end", "needs the lean engine"),

@@ -264,8 +264,10 @@ class Trace:
         """Return the workloads of a study, `seeds` per variant: of the model, or with submissions shaken."""
         check_count("seeds", seeds)
         shake = self.shake
-        if seeds and not self.is_model and shake is None:
-            shake = SHAKE
+        if seeds and not self.is_model:
+            shake = SHAKE if shake is None else shake
+            if not shake:
+                raise OptionError("shake=0: the workloads of all seeds would be the same")
         found = []
         keys = [key for key in SWEPT if key in self._swept]
         for values in itertools.product(*(self._swept[key] for key in keys)):
