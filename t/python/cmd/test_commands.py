@@ -281,7 +281,7 @@ $ flux jobs -i 'x['
 $ flux jobs -a -f canceled --stats -n $(flux job last) 2>&1 >/dev/null
 flux-jobs: WARNING: Filtering options ignored with jobid list
 flux-jobs: WARNING: Both -a and --filter specified, ignoring -a
-$ (flux jobs -a -o '{state!F}'; flux resource list -o '{state!F}') >/dev/null
+$ (flux jobs -a -o '{state!F}'; flux resource list -o '{state!F}'; flux jobs -ao '{{x}} {name}') >/dev/null
 1! ...
 $ flux jobs --json --stats
 1! flux-jobs: ERROR: --json incompatible with --stats or --stats-only

@@ -83,12 +83,21 @@ def status(inst, id):
 
 
 @pytest.mark.parametrize(
-    "test", [{"run_duration": 1}, {"run_duration": "soon"}, {"wait_status": "1"}, [], "x", 1]
+    "test", [{"run_duration": 1}, {"mock_exception": 1}, {"wait_status": "1"}, [], "x", 1]
 )
 def test_bad_test_configuration(inst, test, auto):
     id = inst.submit(exec={"test": test})
     note = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["exception_note"]
     assert note.startswith("exec.test") and inst.state(id) == INACTIVE
+
+
+def test_a_run_duration_that_is_no_duration_is_logged(inst, auto):
+    id = inst.submit(exec={"test": {"run_duration": "soon"}})
+    assert inst.state(id) == RUN
+    inst.advance(1.1)
+    assert status(inst, id) == [0]
+    log = [entry.text for entry in inst.ctx.ring.entries()]
+    assert "Unable to parse run duration: soon" in log
 
 
 @pytest.mark.parametrize("where, ran", [("init", False), ("run", True), ("x", True)])

@@ -30,7 +30,7 @@ def print_table(layout, rows, args):
     """Print rows as a table. `CommandError`: the format does not suit the type of a column."""
     try:
         layout.print_items(rows, no_header=args.no_header)
-    except (AttributeError, TypeError) as exc:
+    except (AttributeError, LookupError, TypeError) as exc:
         raise CommandError(f"Error in user format: {exc}") from None
 
 
