@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, Callable, NoReturn, Union
 
@@ -353,6 +353,10 @@ class Plan(StrategyInForce):
         """Return a dict of job id to ``(start, end)`` of its promise. O(promises)."""
         return {jobid: (one.start, one.end) for jobid, one in self._current.promises.items()}
 
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the ids of the jobs with promises."""
+        return iter(self._current.promises)
+
     def has(self, jobid: int) -> bool:
         """Return whether a job has a promise. O(1)."""
         return jobid in self._current.promises
@@ -530,10 +534,10 @@ class Plan(StrategyInForce):
 
     def share_rules(self, other: Plan) -> None:
         """Copy the tokens and claims of another plan of the pool, without its promises."""
+        self.claims, self.tokens = other.claims, None
         if other.tokens is not None:
             self.tokens = other.tokens.copy()
             self.tokens.promised.clear()
-        self.claims = other.claims
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
         """Make an open promise: keep resources for a job from now on, without an end.

@@ -225,16 +225,15 @@ class BackfillByLatestStart(BackfillByRank):
         if not heads:
             return None
         policy, head_plan = self.policy, self._head_plan
-        if head_plan is None or policy.admission.engaged:
-            head_plan = policy.resources.plan()
-            head_plan.share_rules(self.plan)
-            if policy.admission.engaged:
-                # The resources that rules keep from jobs are in the main plan, under ids below 0.
-                head_plan.take_over(self.plan, [id for id in self.plan.promises() if id < 0])
-            self._head_plan = head_plan
-        else:
-            for head in self._planned_heads:
-                head_plan.cancel(head.jobid)
+        engaged = policy.admission.engaged
+        if head_plan is None or (engaged and not head_plan.is_counted):
+            head_plan = self._head_plan = policy.resources.plan()
+        for jobid in list(head_plan):
+            head_plan.cancel(jobid)
+        head_plan.share_rules(self.plan)
+        if engaged:
+            # The resources that rules keep from jobs are in the main plan, under ids below 0.
+            head_plan.take_over(self.plan, [jobid for jobid in self.plan if jobid < 0])
         self._planned_heads = heads
         for head in heads:
             enter_head(head_plan, head)

@@ -132,9 +132,10 @@ class Account(ScopedUse):
     Attributes:
         begin, end (float): the period, seconds since the epoch
         stored_as (list): key of the past use in `BudgetRule.past`, per dimension
+        timer (Timer): readmits jobs when the rest of the period is short enough
     """
 
-    __slots__ = ("begin", "end", "longest", "stored_as")
+    __slots__ = ("begin", "end", "longest", "stored_as", "timer")
 
     rule: BudgetRule
     entry: Budget
@@ -143,6 +144,7 @@ class Account(ScopedUse):
         super().__init__(rule, budget, key)
         self.bounds = [(at, most * HOUR_S + GRAIN) for at, most in self.bounds]
         self.longest = (24 * PERIODS[budget.period] + 1) * HOUR_S  # a day may have 25 hours
+        self.timer = NO_TIMER
         self.begins(rule.host.now())
         rule.note_end(self.end)
 
@@ -213,14 +215,26 @@ class Account(ScopedUse):
     def without_jobs(self) -> None:
         pass  # it lasts until the end of its period
 
+    def wake_for(self, rates: Amounts) -> None:
+        """Have the jobs that wait readmitted when so little is left of the period that the remainder
+        suffices for those that hold `rates`."""
+        when = self.fits_from(rates)
+        if when < self.timer.when or self.timer.when <= self.rule.host.now():
+            self.timer.cancel()
+            self.timer = self.rule.host.call_at(when, lambda: self.rule.readmit_for(self))
+
     def fits_from(self, rates: Amounts) -> float:
         """Return the time in this period from which the remainder suffices for jobs that hold
         `rates` until its end; the end if that has passed."""
-        # A little later, since a time and a length are rounded.
-        rests = [(most - GRAIN - self.used[at], rates[at]) for at, most in self.bounds]
-        length = min([rest / rate for rest, rate in rests if rate], default=0.0)
+        length = self.longest_run(rates)
         when = self.end - length
         return when if length >= LEAST_S and when > self.rule.host.now() else self.end
+
+    def longest_run(self, rates: Amounts) -> float:
+        """Return the time in seconds for which the remainder suffices at these rates."""
+        # A little less, since times and lengths are rounded.
+        rests = [(most - GRAIN - self.used[at], rates[at]) for at, most in self.bounds]
+        return min([rest / rate for rest, rate in rests if rate], default=inf)
 
 
 class BudgetRule(ScopedRule):
@@ -357,8 +371,8 @@ class BudgetRule(ScopedRule):
         key = (account.entry.name, account.key, rates, shape, limit, *uses)
         if not self.host.admission.is_question:
             self.wait([account], key, {account: Charge(rates, limit)})
-        reason = partial(self.sentence, account, at, job, rates)
-        return Deferral(reason, account.fits_from(rates), key)
+            account.wake_for(rates)
+        return Deferral(partial(self.sentence, account, at, job, rates), key=key)
 
     def alternatives(self, use: Any, at: int, job: PendingJob, uses: Any) -> Iterator[Any]:
         rates: Amounts = uses[use].rates
@@ -407,11 +421,22 @@ class BudgetRule(ScopedRule):
             account.take(held[1:], later)
             self.readmit_for(account)
 
-    def readmit_for(self, account: Account) -> None:
-        super().readmit_for(account)
-        for key, needs in account.waiting.items():
-            when = account.fits_from(needs[account].rates)
-            self.host.admission.deferred.readmit_at(self, key, when)
+    def has_room(self, job: PendingJob, key: Any, is_offered: bool) -> bool:
+        # Another offer of the pool may take less.
+        is_for_offer = (self, key) in self.host.admission.offers
+        return is_for_offer or super().has_room(job, key, is_offered)
+
+    def readmit_for(self, account: Account, waiting: Any = None) -> None:
+        rest, fitting = account.end - self.now(), []
+        longest: dict[Amounts, float] = {}
+        for key, needs in account.waiting.items():  # there may be thousands of limits
+            rates, limit = needs[account]
+            if rates not in longest:
+                longest[rates] = account.longest_run(rates) + LEAST_S
+                account.wake_for(rates)
+            if min(limit, rest) <= longest[rates]:
+                fitting.append((key, needs))
+        super().readmit_for(account, fitting)
 
     # -- answers -----------------------------------------------------------------------------------
 

@@ -450,10 +450,14 @@ class CountingRule(TableRule):
             use.waiting[key] = needs
             self.host.admission.watched.add(use)
 
-    def readmit_for(self, use: Any) -> None:
-        """Readmit the jobs that wait for a use and may start now."""
+    def readmit_for(self, use: Any, waiting: Any = None) -> None:
+        """Readmit the jobs that wait for a use and may start now.
+
+        Args:
+            waiting: the items of `Use.waiting` to look at; None: all
+        """
         groups_of = self.host.admission.deferred.groups
-        for key, needs in list(use.waiting.items()):
+        for key, needs in list(use.waiting.items()) if waiting is None else waiting:
             if not groups_of(self, key):
                 del use.waiting[key]
                 continue

@@ -311,10 +311,10 @@ class LimitRule(ScopedRule):
                     return False
         return True
 
-    def readmit_for(self, use: Any) -> None:
+    def readmit_for(self, use: Any, waiting: Any = None) -> None:
         if self._some_are_strict:
             self._find_head(use)
-        super().readmit_for(use)
+        super().readmit_for(use, waiting)
 
     def _find_head(self, use: LimitUse) -> None:
         """Note the first of the jobs that wait for a strict limit, after a change of its use; or, for
