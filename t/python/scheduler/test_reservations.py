@@ -277,6 +277,14 @@ def test_two_reservations_one_after_the_other_leave_room_for_a_third():
     ]
 
 
+def test_hosts_that_another_has_chosen_are_told():
+    rig = make("sched-fifo")
+    rig.reserve("pinned", 100, 100, nodes=1, pin=True)
+    assert rig.reserve("other", 150, 100, hosts="n[1-2]")["warnings"] == []
+    answer = rig.reserve("same", 150, 100, hosts="n[0,3]")
+    assert answer["warnings"] == ["not enough nodes for it beside reservation pinned"]
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_what_another_has_for_some_of_the_time_is_kept_for_the_rest(module):
     rig = make(module, nodes=3)

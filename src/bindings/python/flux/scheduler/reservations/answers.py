@@ -264,7 +264,8 @@ class ReservationAnswers:
         for one in others:
             other = one.reservation.window_at(window.start)
             if one.name != entry.name and other is not None and other.start < window.end:
-                beside.append((one, other, one.up))
+                is_chosen = other == one.window and popcount(one.ranks) == one.wanted
+                beside.append((one, other, one.ranks if is_chosen else one.up))
         # The most are active when one of them begins.
         for time in sorted({max(window.start, other.start) for _, other, _ in beside}):
             names, wanted, room = [], entry.wanted, entry.up
