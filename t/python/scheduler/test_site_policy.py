@@ -720,3 +720,37 @@ def test_the_place_of_a_job_that_another_rule_defers_goes_to_the_next(policy, ar
     assert last not in rig.started()
     rig.free(1, after=1200)
     assert last in rig.started()
+
+
+@POLICIES
+@pytest.mark.parametrize("again", [False, True])
+def test_jobs_come_and_go_while_a_table_comes_into_force(policy, args, again):
+    """Among many pending jobs this takes some turns, in which no job starts."""
+    node = partial(jobspec, 1, nodes=1, exclusive=True, duration=1000)
+    rig = Rig(R(8, 4), policy, "queue-depth=unlimited", *args)
+    rig.alloc(range(1, 9), node(), userid=7)
+    rig.alloc(range(100, 400), node(bank="red"), userid=7)
+    rig.settle()
+    limits = [{"limits": {"one": {"per": "user", "max": {"jobs": most}}}} for most in (4, 7)]
+    for config in reversed(limits) if again else limits[:1]:
+        rig.send(f"{rig.sched.name}.config-reload", config)
+        rig.turn()
+    rig.free(1)
+    rig.cancel(101)
+    rig.cancel(399)
+    rig.alloc(500, node(), userid=8)
+    rig.prioritize((398, 20))
+    for _ in range(3):
+        rig.turn()
+    assert rig.started(settle=False) == list(range(1, 9))
+    assert rig.started()[8:] == [500]
+    for jobid in range(2, 5):
+        rig.free(jobid)
+    assert rig.started()[9:] == []
+    rig.free(5)
+    assert rig.started()[9:] == [398]
+    (use,) = [one for one in rig.answer("limits")["limits"] if one["used"]["jobs"] > 1]
+    assert (use["used"]["jobs"], use["waiting"]) == (4, 297)
+    rig.reconfigure({})
+    assert rig.started()[10:] == [100, 102, 103]
+    rig.check()

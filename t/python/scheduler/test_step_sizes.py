@@ -159,6 +159,22 @@ def test_the_first_end_after_a_flood_of_jobs_takes_no_longer_turn(calls):
     assert longest[1200] < 1.3 * longest[300] + 300, longest
 
 
+@pytest.mark.parametrize("policy", ["sched-fifo", "sched-backfill"])
+def test_no_turn_of_a_reload_does_more_the_more_jobs_are_pending(policy, calls):
+    longest = {}
+    for pending in (300, 1200):
+        rig = Rig(R(NODES, 4), estimates=False)
+        limits = [{"user": {"per": "user", "max": {"jobs": most}}} for most in (1, 2)]
+        rig.load(policy, "reason-depth=0", "queue-depth=unlimited", config={"limits": limits[0]})
+        rig.alloc(range(1, 1 + pending), whole(1, 500), userid=7)
+        rig.settle()
+        meter = SchedulerMeter(rig, calls)
+        rig.reconfigure({"limits": limits[1]})
+        longest[pending] = meter.longest
+        assert rig.started() == [1, 2]
+    assert longest[1200] < 1.3 * longest[300] + 300, longest
+
+
 def test_no_turn_does_more_the_more_promises_are_bound_to_ranks(calls):
     """Also not the first after a quiet time, which may spend all the effort that was saved."""
     most = {}  # calls of the longest turn after each end

@@ -11,6 +11,8 @@ when all consequences of earlier messages are processed.
 from __future__ import annotations
 
 import types
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
@@ -107,20 +109,48 @@ class PassRunner:
         #: the current pass, if it is a generator
         self.generator: types.GeneratorType[Any, Any, Any] | None = None
         self._running = False
-        handle = self._handle = host.handle
-        self._start_timer = handle.timer_watcher_create(0.0, self._start)
-        self._step_timer = handle.timer_watcher_create(0.0, self._next)
+        #: work that goes ahead of passes, and the method to call after it
+        self.ahead: deque[Iterator[None]] = deque()
+        self._then: Callable[[], None] | None = None
+        self._handle = host.handle
+        self._make_timers()
+
+    def _make_timers(self) -> None:
+        create = self._handle.timer_watcher_create
+        self._start_timer = create(0.0, self._start)
+        self._step_timer = create(0.0, self._next)
+        self._ahead_timer = create(0.0, self._go_ahead)
 
     def move(self) -> None:
         """Continue, at once, with another reactor, of the same handle."""
-        handle = self._handle
-        self.stopwatch, self.soon = handle.stopwatch, None
-        self._start_timer = handle.timer_watcher_create(0.0, self._start)
-        self._step_timer = handle.timer_watcher_create(0.0, self._next)
+        self.stopwatch, self.soon = self._handle.stopwatch, None
+        self._make_timers()
         if self.armed:
             self._start_timer.reset(after=0.0)
         if self.generator is not None:
             self._step_timer.reset(after=0.0)
+        if self.ahead:
+            self._ahead_timer.reset(after=0.0)
+
+    def go_ahead(self, steps: Iterator[None]) -> None:
+        """Make steps ahead of passes, which wait: the first at once, the others in a reactor turn
+        each."""
+        self.ahead.append(steps)
+        if len(self.ahead) == 1:
+            self._go_ahead()
+        if self.ahead and self.generator is None:
+            self.arm(0.0)
+
+    def _go_ahead(self, *_: Any) -> None:
+        self._ahead_timer.reset(after=0.0)  # also after an exception
+        for _step in self.ahead[0]:
+            return
+        self.ahead.popleft()
+        if not self.ahead:
+            self._ahead_timer.stop()
+            then, self._then = self._then, None
+            if then is not None:
+                then()
 
     def arm(self, delay: float) -> None:
         """Begin a pass after `delay` seconds, unless one is already to begin."""
@@ -147,6 +177,9 @@ class PassRunner:
         return None
 
     def _start(self, *_: Any) -> None:
+        if self.ahead:
+            self._then = self._start
+            return
         self.armed = False
         error = None if self.generator is None else self.close()
         if error is None:
@@ -154,8 +187,10 @@ class PassRunner:
         else:
             self.ended(error, None)
 
-    def _next(self, handle: Any, watcher: Any, revents: int, args: Any) -> None:
-        if self.generator is not None:
+    def _next(self, *_: Any) -> None:
+        if self.ahead:
+            self._then = self._next
+        elif self.generator is not None:
             self._step(None)
 
     def _step(self, begin: Callable[[], Any] | None) -> None:

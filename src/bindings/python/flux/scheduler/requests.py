@@ -593,6 +593,10 @@ class Requests:
         """Return the open request of a job, or None."""
         return self._open.get(jobid)
 
+    def jobs(self) -> list[PendingJob]:
+        """Return the pending jobs, deferred ones included, in order of arrival.  O(jobs)."""
+        return [one.job for one in self._open.values() if one.job is not None]
+
     def note_sender(self, request: AllocRequest) -> None:
         """Note the request for which the scheduler is about to send a message, so that its own
         message need not be decoded to find the job."""

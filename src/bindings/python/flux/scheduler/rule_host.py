@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from copy import copy
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
+from flux.resource.errors import InsufficientResources
 from flux.scheduler.admission import AdmissionHost, AdmissionRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import PolicyView
-from flux.scheduler.queue import Backlog
+from flux.scheduler.queue import JOBS_PER_TURN, Backlog
 from flux.scheduler.site_policy.holdings import Placeholders
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.host import Host
     from flux.scheduler.passes import Passes
-    from flux.scheduler.requests import PendingJob, Requests, RunningJob
+    from flux.scheduler.requests import PendingJob, Requests
     from flux.scheduler.site_policy.tables import QueueNames
 
 
@@ -68,7 +68,8 @@ class RuleHost:
     Attributes:
         admission, facts, forecasts, planning, queue_order, running: those of the scheduler
         now, call_at, pending, pending_jobs, readmit, look_again, prioritize,
-            allocate, start, refuse, give_up, start_schedule: its methods
+            start, refuse, give_up, start_schedule: its methods
+        all_pending, go_ahead: those of its `Requests` and its passes
         checkpoint: makes a checkpoint (`Checkpoints.make`)
         reads_files (bool): whether the site's files describe the present; not in a simulation of
             another time
@@ -105,7 +106,8 @@ class RuleHost:
         self.planning = scheduler.planning
         self.readmit = scheduler.readmit
         self.look_again, self.start_schedule = scheduler.look_again, scheduler.start_schedule
-        self.allocate, self.start = scheduler.allocate, scheduler.start_or_deny
+        self.start = scheduler.start_or_deny
+        self.all_pending, self.go_ahead = requests.jobs, passes.main.go_ahead
         self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
         self.pending_jobs = scheduler.pending_jobs
         self.checkpoint = checkpoints.make
@@ -162,6 +164,13 @@ class RuleHost:
         if groups and not self._passes.pending:
             self.start_schedule()
 
+    def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool:
+        """Allocate resources to a job outside passes; as `PolicyScheduler.allocate`.  Raises
+        InsufficientResources while rules are still to be told of jobs (`go_ahead`), too."""
+        if self._passes.main.ahead:
+            raise InsufficientResources("tables of the configuration are coming into force")
+        return self._scheduler.allocate(job, plan)
+
     def start_out_of_turn(
         self, rule: AdmissionRule, job: PendingJob, alloc: ResourcePool, **annotations: Any
     ) -> None:
@@ -188,57 +197,63 @@ class RuleHost:
 
     # -- rules that come into force ----------------------------------------------------------------
 
-    def jobs_running(self) -> list[RunningJob]:
-        """Return the running jobs as told to admission rules: copies, whose attributes and
-        eventlogs may be looked up and are not kept. O(jobs)."""
-        return [copy(job) for job in self.running.values()]
-
     def tell_pending(
-        self, rules: Sequence[AdmissionRule], jobs: Iterable[PendingJob] | None = None
-    ) -> None:
-        """Tell some rules of all pending jobs, or of some; a rule that was removed loses its part of
-        their signatures.
+        self, rules: Sequence[AdmissionRule], jobs: Sequence[PendingJob]
+    ) -> Iterator[None]:
+        """Tell some rules of pending jobs; a rule that was removed loses its part of their signatures,
+        and the jobs that one of them has deferred are readmitted.
 
         If one of the rules changes requests, the requests are made again. For all other rules, a
         job whose request is another then has been withdrawn and requested again; it loses its
-        promise, and a pass follows. Call this between steps of passes, such as from a timer. Costs
-        parsing each jobspec.
+        promise, and a pass follows. Costs parsing each jobspec.
+
+        A generator, for `go_ahead`, that yields at intervals.
 
         Args:
-            rules: rules that do not know these jobs, and have deferred none of them
+            rules: rules that do not know these jobs
+            jobs: those that have left meanwhile are passed over
         """
-        admission, deferred, anew = self.admission, self.admission.deferred, []
+        for at in range(0, len(jobs), JOBS_PER_TURN):
+            if at:
+                yield
+            some = [job for job in jobs[at : at + JOBS_PER_TURN] if not job.request.finalized]
+            anew = [[job.jobid, job.priority] for job in some if self._tell(rules, job)]
+            if anew:
+                self._passes.events += 1
+                self.prioritize(anew)  # so that they lose their promises
+                self.look_again()
+
+    def _tell(self, rules: Sequence[AdmissionRule], job: PendingJob) -> bool:
+        """Tell some rules of a pending job. Return whether its request is another."""
+        admission, deferred = self.admission, self.admission.deferred
         remakes = any(rule.changes_requests for rule in rules)
-        for job in list(self._scheduler.pending_jobs()) if jobs is None else jobs:
-            jobspec, is_another = job.request.read_jobspec(), False
-            attributes = SystemAttributes.from_jobspec(jobspec)
-            try:
-                if remakes:
-                    request = self.parse(jobspec, job.request.read_jobspec)
-                    is_another = admission.ask_anew(job, attributes, request, rules)
-                told = admission.rules if is_another else rules
-                told = [rule for rule in told if not (remakes and rule.changes_requests)]
-                marks = admission.tell_of_pending(job, attributes, told)
-            except Exception as exc:
-                if not isinstance(exc, (TypeError, ValueError)):
-                    self.log.error(f"{job.name}: {type(exc).__name__}: {exc}")
-                self.give_up(job, str(exc))
-                continue
-            signature = signature_of(job.resource_request, marks)
-            if job.signature != signature:
-                self._requeue(job, signature)
-            if is_another:
-                job.demoted = False
-                if job.jobid in deferred:
-                    deferred.requeue(job)
-                anew.append([job.jobid, job.priority])
-        if anew:
-            self._passes.events += 1
-            self.prioritize(anew)  # so that they lose their promises
-            self.look_again()
+        jobspec, is_another = job.request.read_jobspec(), False
+        attributes = SystemAttributes.from_jobspec(jobspec)
+        try:
+            if remakes:
+                request = self.parse(jobspec, job.request.read_jobspec)
+                is_another = admission.ask_anew(job, attributes, request, rules)
+            told = admission.rules if is_another else rules
+            told = [rule for rule in told if not (remakes and rule.changes_requests)]
+            marks = admission.tell_of_pending(job, attributes, told)
+        except Exception as exc:
+            if not isinstance(exc, (TypeError, ValueError)):
+                self.log.error(f"{job.name}: {type(exc).__name__}: {exc}")
+            self.give_up(job, str(exc))
+            return False
+        if job.jobid in deferred and (is_another or deferred.by_id[job.jobid][1] in rules):
+            deferred.take(job)
+            job.signature = signature_of(job.resource_request, marks)
+            self._queue.push(job)
+        else:
+            self._requeue(job, signature_of(job.resource_request, marks))
+        job.demoted = job.demoted and not is_another
+        return is_another
 
     def _requeue(self, job: PendingJob, signature: Any) -> None:
         """Set a pending job's signature, and queue it again if the queue depends on signatures."""
+        if job.signature == signature:
+            return
         queued = isinstance(self._queue, Backlog) and job.jobid not in self.admission.deferred
         if queued:
             self._queue.remove(job)

@@ -366,7 +366,8 @@ class CountingRule(TableRule):
         self.host.admission.watched.difference_update(self.uses.values())
         self.uses.clear()
         for record in self.counted.values():
-            if record.uses.pop(self.name, None):
+            if self.name in record.uses:
+                del record.uses[self.name]
                 record.tally = None
         self.host.admission.recount()
 

@@ -19,13 +19,13 @@ from flux.scheduler.host import ask_job_attributes
 from flux.scheduler.misspelled import tell_mistakes
 from flux.scheduler.options import ending_in_value_error, name_in_file, path_and_name, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
+from flux.scheduler.queue import JOBS_PER_TURN
 from flux.scheduler.rule_answers import check_answers
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
 if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.requests import RunningJob
     from flux.scheduler.reservations.rule import ReservationRule
     from flux.scheduler.rule_host import RuleHost
 
@@ -219,10 +219,10 @@ class RulesInForce:
         renamed = self._host.queue_names.read(config)
         known = list(self.rules)
         changed = self.tables.read(config)
-        gone = self._take_own(config)
+        gone = [rule for rule in self._changing if rule not in self.rules]
+        gone += self._take_own(config)
         self._warn(config)
-        self._put_in_force(gone, [])
-        self._changing = [
+        self._changing = gone + [
             rule
             for rule in self.rules
             if rule in self._changing
@@ -291,7 +291,7 @@ class RulesInForce:
                     asker = copy(rule)
                     asker.host = host
                     asked.append((asker, entries, names))
-        running = self._host.jobs_running() if asked else []
+        running = [copy(job) for job in self._host.running.values()] if asked else []
         wanted = {what for rule, entries, _ in asked for what in rule.needs(entries)}
         if wanted and running:
             answers: list[dict[int, dict[str, Any] | None]] = []
@@ -346,18 +346,12 @@ class RulesInForce:
 
         def proceed() -> None:
             names = self.needed(filter(self._is_configured, self._changing))
-            jobs = self._host.jobs_running()
-            missing = [job.jobid for job in jobs if job.jobid not in known] if names else []
+            missing = [jobid for jobid in self._host.running if jobid not in known] if names else []
             if missing:
                 ask_job_attributes(self._host.handle, missing, names, self._host.log, told)
                 return
-            if names:
-                for job in jobs:
-                    job.know(known[job.jobid])
             changing, self._changing = self._changing, []
-            self._put_in_force(changing, jobs)
-            reservations = self.tables.entries(self._service.table)
-            self._errors.guard("reservations", self._service.configure, reservations)
+            self._host.go_ahead(self._put_in_force(changing, known))
 
         proceed()
 
@@ -372,19 +366,40 @@ class RulesInForce:
                 names.add("jobspec")
         return tuple(sorted(names))
 
-    def _put_in_force(self, rules: list[AdmissionRule], jobs: list[RunningJob]) -> None:
-        """Set new entries of some rules, and tell these of all jobs."""
-        for rule in rules:
-            self._host.readmit(rule)
-            if self._errors.guard(f"rule {rule.name}", self._configure, rule):
-                for job in jobs if self._is_configured(rule) else ():
-                    self._errors.guard(f"{rule.name}: hello", rule.hello, job)
+    def _put_in_force(
+        self, rules: list[AdmissionRule], known: dict[int, dict[str, Any] | None]
+    ) -> Iterator[None]:
+        """Set new entries of some rules, and the reservations, and tell the rules of all jobs. A
+        generator that yields at intervals.
+
+        Args:
+            known: id of a running job -> its data, as looked up
+        """
+        host, errors = self._host, self._errors
+        running, pending = list(host.running.values()), host.all_pending()
+        told = [
+            rule
+            for rule in rules
+            if errors.guard(f"rule {rule.name}", self._configure, rule)
+            and self._is_configured(rule)
+        ]
+        for number, job in enumerate(running if told else (), 1):
+            if job.jobid in host.running:
+                job = copy(job)  # its attributes are not kept
+                if job.jobid in known:
+                    job.know(known[job.jobid])
+                for rule in told:
+                    errors.guard(f"{rule.name}: hello", rule.hello, job)
+            if number % JOBS_PER_TURN == 0:
+                yield
         if rules:
-            self._host.tell_pending(rules)
-            self._host.look_again()  # jobs may have been refused because of the rules
+            yield from host.tell_pending(rules, pending)
+            host.look_again()  # jobs may have been refused because of the rules
         for rule in rules:
-            if isinstance(rule, TableRule) and rule in self._host.admission.rules:
-                self._errors.guard(f"rule {rule.name}", rule.ready)
+            if isinstance(rule, TableRule) and rule in host.admission.rules:
+                errors.guard(f"rule {rule.name}", rule.ready)
+        entries = self.tables.entries(self._service.table)
+        errors.guard("reservations", self._service.configure, entries)
 
     def _configure(self, rule: AdmissionRule) -> None:
         admission, configured = self._host.admission, self._is_configured(rule)

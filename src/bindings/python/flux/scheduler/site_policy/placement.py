@@ -215,9 +215,9 @@ class PlacementRule(TableRule):
     def ranks_changed(self, lost: bool) -> None:
         # properties of nodes may define groups
         if any(entry.prefix for entry in self.entries.values()) and self._make_groups():
-            jobs = [self.host.pending(jobid) for jobid in self._jobs]
+            jobs = list(filter(None, map(self.host.pending, self._jobs)))
             self._forget_all()
-            self.host.tell_pending([self], filter(None, jobs))
+            self.host.go_ahead(self.host.tell_pending([self], jobs))
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class PlacementRule(TableRule):
         job = self.host.pending(jobid)
         if job is not None:
             self.cancel(jobid)
-            self.host.tell_pending([self], [job])
+            self.host.go_ahead(self.host.tell_pending([self], [job]))
 
     def _leave(self, jobid: int) -> Placed | None:
         placed = self._jobs.pop(jobid, None)

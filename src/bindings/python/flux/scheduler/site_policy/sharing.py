@@ -256,7 +256,7 @@ class SharingRule(TableRule):
             sharer = self._jobs[jobid] = self._sharer(*known[jobid].whose)
             self._claims.enter(jobid, sharer.claimant, on)
         self._renew_plan()
-        self.host.tell_pending([self])
+        self.host.go_ahead(self.host.tell_pending([self], self.host.all_pending()))
 
     # -- answers -----------------------------------------------------------------------------------
 
