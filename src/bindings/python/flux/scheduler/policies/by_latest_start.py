@@ -195,19 +195,16 @@ class BackfillByLatestStart(BackfillByRank):
                     head_plan = self.plan_of_heads(heads)
 
     def could_start(self) -> Generator[None, None, bool]:
-        free = [
-            job
-            for group in (yield from self.free_groups())
-            for job in group.to_list()
-            if not (job.request.finalized or self.is_kept_for(job))
-        ]
-        if self.policy.admission.engaged or self.backlog.has_priorities:
-            return bool(free)
-        for number, job in enumerate(free, 1):
-            if number % TRIED_PER_TURN == 0:
-                yield
-            if self.keeps_promises(job):
-                return True
+        certainly = self.policy.admission.engaged or self.backlog.has_priorities
+        tried = 0
+        for group in (yield from self.free_groups()):
+            for job in group:
+                if not (job.request.finalized or self.is_kept_for(job)):
+                    if certainly or self.keeps_promises(job):
+                        return True
+                    tried += 1
+                    if tried % TRIED_PER_TURN == 0:
+                        yield
         return False
 
     def keeps_promises(self, job: PendingJob) -> bool:
