@@ -218,8 +218,9 @@ class Account(ScopedUse):
     def wake_for(self, rates: Amounts) -> None:
         """Have the jobs that wait readmitted when so little is left of the period that the remainder
         suffices for those that hold `rates`."""
-        when = self.fits_from(rates)
-        if when < self.timer.when or self.timer.when <= self.rule.host.now():
+        when, now = self.fits_from(rates), self.rule.host.now()
+        # At the period's end another timer readmits them.
+        if now < when and not now < self.timer.when <= when:
             self.timer.cancel()
             self.timer = self.rule.host.call_at(when, lambda: self.rule.readmit_for(self))
 
