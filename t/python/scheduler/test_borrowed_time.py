@@ -172,7 +172,8 @@ def parts_of_nodes(chance, queue):
 def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
     kind, seed, policy, cancels
 ):
-    if cancels != (seed + [*POLICIES, ALL].index(policy)) % 2:
+    number = 0 if policy == ALL else POLICIES.index(policy)
+    if cancels != (seed + number) % 2:
         require_long()
     chance = random.Random(seed)
     classes = {
@@ -212,6 +213,13 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
             taker = by_name[one.note.split()[2]]
             if not cancels:
                 assert IDset(taker.ranks).intersect(IDset(one.ranks))
+
+
+def test_a_job_that_may_not_borrow_after_all_keeps_its_own_latest_start():
+    """No other promise moves to its ranks while that is tried."""
+    test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
+        parts_of_nodes, 12, ALL, False
+    )
 
 
 # -- who may borrow --------------------------------------------------------------------------------

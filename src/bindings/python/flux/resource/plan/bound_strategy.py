@@ -809,14 +809,14 @@ class BoundStrategy(Strategy):
     # -- starting now -------------------------------------------------------
 
     def place(
-        self, request: ResourceRequest, now: float, end: float, overdue: bool = False
+        self, request: ResourceRequest, now: float, end: float, overdue: bool, may_move: bool
     ) -> tuple[Selection, int] | None:
-        found = self._place(request, now, end)
+        found = self._place(request, now, end, may_move and not self.frozen)
         self._placed = None if found is None else (selected_ranks(found[0]), end)
         return found
 
     def _place(
-        self, request: ResourceRequest, now: float, end: float
+        self, request: ResourceRequest, now: float, end: float, may_move: bool
     ) -> tuple[Selection, int] | None:
         pool, shape, room = self._pool, request.shape, self._ranks.room
         demands = self._ranks.demands(request)
@@ -833,7 +833,7 @@ class BoundStrategy(Strategy):
             return pool.place_request(
                 request, self._ranks.index_beside(shape, clear, now, end), clear
             )
-        if self.frozen:
+        if not may_move:
             return None
         number = self._ranks.book(demands, -inf, end, now, True)
         if not number:

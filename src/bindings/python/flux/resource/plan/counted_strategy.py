@@ -543,13 +543,14 @@ class CountedStrategy(Strategy):
     # -- starting now -------------------------------------------------------
 
     def place(
-        self, request: ResourceRequest, now: float, end: float, overdue: bool = False
+        self, request: ResourceRequest, now: float, end: float, overdue: bool, may_move: bool
     ) -> tuple[Selection, int] | None:
         """Return a placement for a request from now to `end`, beside all promises.
 
         Args:
             overdue (bool): the job's own promise has begun, and it starts in its place: jobs
                 promised the time after it may be delayed.
+            may_move (bool): whether promises may move to other ranks
 
         Returns:
             as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no

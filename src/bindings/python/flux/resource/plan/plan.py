@@ -558,8 +558,11 @@ class Plan(StrategyInForce):
         if self.tokens is not None and request.tokens:
             self.tokens.promised[jobid] = (request.tokens, now, inf)
 
-    def alloc(self, jobid: int, request: ResourceRequest) -> Any:
+    def alloc(self, jobid: int, request: ResourceRequest, may_move: bool = True) -> Any:
         """Allocate to a job now, if all promises to other jobs can still be kept.
+
+        Args:
+            may_move (bool): whether promises may move to other ranks for it
 
         Returns:
             As ``ResourcePool.alloc()``. The job's own promise is then gone.
@@ -590,19 +593,21 @@ class Plan(StrategyInForce):
             own = claims.own(request.claimant)
             if own and self.pool.fits_on(request, own):
                 try:
-                    return self._alloc(strategy, jobid, request.on_ranks(own))
+                    return self._alloc(strategy, jobid, request.on_ranks(own), may_move)
                 except (OSError, ValueError):
                     pass  # some of these ranks are promised to others, or missing
-        return self._alloc(strategy, jobid, request)
+        return self._alloc(strategy, jobid, request, may_move)
 
-    def _alloc(self, strategy: Strategy, jobid: int, request: ResourceRequest) -> Any:
+    def _alloc(
+        self, strategy: Strategy, jobid: int, request: ResourceRequest, may_move: bool
+    ) -> Any:
         """Allocate resources beside promises; as ``alloc()``."""
         now = self.pool.clock()
         end = strategy.end_of_start(jobid, request, now)
         before = strategy.withdraw(jobid) if jobid in strategy.promises else None
         try:
             overdue = before is not None and before.is_overdue(now)
-            placed = strategy.place(request, now, end, overdue)
+            placed = strategy.place(request, now, end, overdue, may_move)
             if placed is None:
                 _refuse(self.pool, request)
             answer = self.pool.grant(jobid, request, *placed)

@@ -398,6 +398,9 @@ class BackfillByLatestStart(BackfillByRank):
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         latest = self.latest.when(job) if job in self.latest else None
         super().defer(job, why)
+        pins = self.policy.admission.pins
+        if pins is not None:
+            pins.review()  # before others are promised its time
         if latest is not None:
             self.another_pass = True  # jobs ahead of it may start as well
             self.released()

@@ -97,7 +97,8 @@ class Loan(Preemption):
         if not plan.is_counted:
             limited = limited.on_ranks(plan.ranks_of(self.taker) or 0)
         try:
-            alloc: ResourcePool = plan.alloc(jobid, limited)
+            # Others must not move into a promise of its own, which it keeps if this fails.
+            alloc: ResourcePool = plan.alloc(jobid, limited, may_move=False)
         except (InsufficientResources, InfeasibleRequest):
             return None
         nodes = popcount(pool.held_ranks(jobid))
@@ -322,6 +323,8 @@ class Loan(Preemption):
         return max(self.expected, self._host.now())
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        if self.is_lent and self._host.now() < self.expected:
+            return self._alloc_early(job, plan)
         if not self.ended - self.held:
             return None
         is_kept, only_there = bool(self.placeholders), self.expected + OWN_RANKS_ONLY_S
@@ -331,6 +334,22 @@ class Loan(Preemption):
                 self._host.call_at(only_there, self._host.look_again)
             raise InsufficientResources("it starts on the nodes kept for it")
         return alloc
+
+    def _alloc_early(self, job: PendingJob, plan: Plan) -> ResourcePool:
+        """Allocate resources to the taker before its promised time, if promises to others can be
+        kept although its borrowers run to their limits. Raises InsufficientResources."""
+        pool = self._host.resources
+        restore = plan.withdraw(self.rests.values())
+        for jobid in self.held:
+            pool.update_expiration(jobid, as_end(self._running.own_end(jobid)))
+        try:
+            alloc: ResourcePool = plan.alloc(job.jobid, job.resource_request)
+            return alloc
+        except Exception:
+            for jobid in self.held:
+                pool.update_expiration(jobid, self.expected)
+            restore()
+            raise
 
     def _alloc(self, job: PendingJob, plan: Plan) -> ResourcePool:
         """Allocate resources to the taker, as many as possible on the ranks of ended borrowers:
