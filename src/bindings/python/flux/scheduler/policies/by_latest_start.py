@@ -98,7 +98,9 @@ class BackfillByLatestStart(BackfillByRank):
                 policy.admission.pins.renew(self.plan)
             yield from self.put_back((yield from in_queue_order(self.latest)), cause)
             self.released()  # jobs that lost theirs may be promised an earlier one
-        over = [job for job in self.latest.before(policy.now()) if self.is_over(job)]
+        now = policy.now()
+        # Their promised time has passed as a whole: they wait for a late one.
+        over = [one for one in self.latest.before(now) if self.latest.when(one) + one.limit <= now]
         for job in over:
             self.plan.cancel(job.jobid)
         yield from self.put_back((yield from in_queue_order(over)), "late")
@@ -200,21 +202,18 @@ class BackfillByLatestStart(BackfillByRank):
         for group in (yield from self.free_groups()):
             for job in group:
                 if not (job.request.finalized or self.is_kept_for(job)):
-                    if certainly or self.keeps_promises(job):
+                    if certainly or self.may_start(job):
                         return True
                     tried += 1
                     if tried % TRIED_PER_TURN == 0:
                         yield
         return False
 
-    def keeps_promises(self, job: PendingJob) -> bool:
-        """Whether all other promises can be kept if a job starts now."""
-        return self.plan.fits(job.resource_request, jobid=job.jobid)
-
     def may_start(self, job: PendingJob) -> bool:
-        """Whether to try a job that fits the free resources: a rule may have it start in the time
-        of a promise."""
-        return self.policy.admission.asks_each or self.keeps_promises(job)
+        """Whether a job that fits the free resources may start: all other promises can be kept, or a
+        rule may have it start in the time of one."""
+        asks_each = self.policy.admission.asks_each
+        return asks_each or self.plan.fits(job.resource_request, jobid=job.jobid)
 
     def plan_of_heads(self, heads: list[PendingJob]) -> Plan | None:
         """Return a plan of the resources that running jobs leave, with each head promised the first
@@ -418,10 +417,6 @@ class BackfillByLatestStart(BackfillByRank):
         self.policy.log.info(
             f"{job.name}: the promise to start by {iso_time(latest)} is void: {VOID_CAUSES[cause]}"
         )
-
-    def is_over(self, job: PendingJob) -> bool:
-        """Whether the promised time of a job has passed as a whole: it waits for a late one."""
-        return self.latest.when(job) + job.limit <= self.policy.now()
 
     def promise_anew(self, job: PendingJob) -> None:
         """Promise a job a new latest start: the first time after the lost one at which it fits."""
