@@ -39,20 +39,18 @@ def _size(job):
         asked = count_resources(job.jobspec["resources"])
         nodes, cores, nslots = asked["node"], asked["core"], asked["slot"]
         per = lookup_path(job.jobspec, "attributes.system.shell.options.per-resource")
-        whole = per and per["type"] == "core"
+        is_per_core = per and per["type"] == "core"
         if job.R is not None:
             nodes, cores, _ = rset.count(job.R)
         elif not nslots:
             # an invalid request has no size
             return None, None, None
-        elif (
-            whole
-            and nodes
-            or any(one.get("exclusive") for one, _ in walk(job.jobspec["resources"]))
+        elif (is_per_core and nodes) or any(
+            one.get("exclusive") for one, _ in walk(job.jobspec["resources"])
         ):
             cores = 0  # all of each node: R tells how many
         if per:
-            ntasks = (cores if whole else nodes) * per.get("count", 1)
+            ntasks = (cores if is_per_core else nodes) * per.get("count", 1)
         else:
             ntasks = count_tasks(job.jobspec, nslots)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
