@@ -237,13 +237,22 @@ class Plan(StrategyInForce):
             duration (float): seconds, 0: without end; None: the request's own
             jobid (int): job whose promise is ignored, since it would be over
         """
-        strategy, tokens = self._strategy_for(request), self.tokens
+        strategy = self._strategy_for(request)
         now = self.pool.clock()
         end = now + (length_of(request) if duration is None else duration or inf)
-        if tokens is not None and request.tokens:
-            if not tokens.fits(request.tokens, now, end, now, (jobid,)):
-                return False
+        if self.tokens is not None and not self._tokens_fit(request, now, end, (jobid,)):
+            return False
         return strategy.fits_without(jobid, request, now, end)
+
+    def _tokens_fit(
+        self, request: ResourceRequest, start: float, end: float, without: Container[int | None]
+    ) -> bool:
+        """Return whether the tokens of a request are available throughout a span, beside all
+        promises but those of some jobs."""
+        tokens = self.tokens
+        if tokens is None or not request.tokens:
+            return True
+        return tokens.fits(request.tokens, start, end, self.pool.clock(), without)
 
     def has_tokens(
         self,
@@ -275,9 +284,8 @@ class Plan(StrategyInForce):
         """Return whether a request would fit now without promises. O(1) if promises are counted,
         else the cost of a placement."""
         tokens = self.tokens
-        if tokens is not None and request.tokens:
-            now = self.pool.clock()
-            if not tokens.fits(request.tokens, now, inf, now, without=tokens.promised):
+        if tokens is not None:
+            if not self._tokens_fit(request, self.pool.clock(), inf, tokens.promised):
                 return False
         return self._strategy_for(request).is_free(request)
 
@@ -434,12 +442,9 @@ class Plan(StrategyInForce):
         Raises:
             InsufficientResources: it does not fit then for its duration; the plan is unchanged.
         """
-        now = self.pool.clock()
-        start = max(start, now)
-        tokens = self.tokens
-        if tokens is not None and request.tokens:
-            if not tokens.fits(request.tokens, start, start + length_of(request), now, (jobid,)):
-                raise InsufficientResources(lambda: _no_promise(jobid))
+        start, tokens = max(start, self.pool.clock()), self.tokens
+        if not self._tokens_fit(request, start, start + length_of(request), (jobid,)):
+            raise InsufficientResources(lambda: _no_promise(jobid))
         before = self._synced().withdraw(jobid)
         strategy = self._strategy_for(request)
         if not strategy.reserve(jobid, request, start, start + length_of(request)):

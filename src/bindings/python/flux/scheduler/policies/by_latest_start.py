@@ -336,8 +336,8 @@ class BackfillByLatestStart(BackfillByRank):
         act: Callable[[list[PendingJob]], bool],
     ) -> Generator[None, None, bool]:
         """Act for a job without the promises between `start` and `end` to competing jobs of lower
-        priority, which it is given. Those that cannot be kept afterwards become
-        void. Return the result of the act; False if the job or the plan is gone."""
+        priority, which it is given. Those that cannot be kept afterwards become void. Return the
+        result of the act; False if the job or the plan is gone."""
         policy, pins = self.policy, self.policy.admission.pins
         by_share = policy.queue_order.by_share  # a share decides nothing here
         lower = []

@@ -587,7 +587,7 @@ class ScopedRule(CountingRule):
         nothing if it is not a range, or its minimum, `least`, is too much."""
         shape: Any = getattr(request, "shape", None)
         changes: dict[str, Any] = {}
-        left = [min([use.left_for(needs)[at] for use, needs in uses.items()]) for at in range(3)]
+        left = [min(one) for one in zip(*[use.left_for(needs) for use, needs in uses.items()])][:3]
         for first, key in enumerate(("node_count", "slot_count")):
             count = getattr(shape, key, None)  # that of a site's own pool has none
             if count is None or count.fixed:
