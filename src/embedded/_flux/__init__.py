@@ -4,10 +4,8 @@ The package ``flux`` of flux-core (on PyPI: ``flux-python``) uses three modules 
 libraries: ``_flux._core``, ``_flux._idset`` and ``_flux._hostlist``, each with ``ffi`` and ``lib``.  These are the same three in
 Python.  The package runs on them unchanged: as a client of the embedded instance, and in its modules.
 
-Read `ctype`, `cdata` and `function` for the mapping of C functions to Python; then the functions: `handle`,
-`reactor`, `messages`, `futures`, `kvs`, `job`, `broker`, `idset`, `hostlist`, `constants`.  `module` has the handle
-of a module.  A pointer is an object of the kernel, or of one of these files; a ``char *`` is bytes; an array, such as those that
-functions put their results in, is a list.
+Read `ctype`, `cdata` and `function` for the mapping of C functions to Python; then the functions. A pointer is an object of the kernel,
+or of one of these files; a ``char *`` is bytes; an array, such as those that functions put their results in, is a list.
 """
 
 import os

@@ -9,20 +9,6 @@
     runs[1].jobs        # one row per job
     runs.report("report.html")
 
-The files, in the order in which a call uses them:
-
-- `command`, `call`, `study`: the command and the API; `arguments`, `policy`: their options
-- `trace`, `workload`: readers of traces, models, and the jobs built from them; `machine`: the
-  simulated resources
-- `run`: runs policies side by side, in processes or as jobs of an instance (`as_jobs`)
-- `engine`: emulates the job manager and the resource service, or runs a whole instance; `script`,
-  `outages`: events other than jobs
-- `failure`: whether a run is comparable with others
-- `results`, `report`: files, figures, tables and the HTML page; `origin`: their provenance
-
-Others: `checking` (with `site_check`, `placement_check`), `comparing`, `again`, `tuning`, `gym`,
-`live` (the running instance) and `odds`.
-
 Schedulers run on `flux_engine` and the bindings in Python (``_flux``). This requires greenlet and
 the two directories that `flux python` adds to the path: the one with these bindings, and
 ``embedded`` beside it. Only ``engine="instance"`` needs the embedded instance.

@@ -1,23 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux simulate check``: rules that the schedule of any scheduler must keep.
-
-- a unit belongs to the machine, and is held by one job at a time
-- no job starts on units that are down or drained
-- a job starts after its submission and ends by its limit. It starts within its maximum wait, if the
-  scheduler was sent all jobs, and early enough to end by its deadline
-- a scheduler without backfill starts the jobs of a queue in order
-- a promise is kept
-- a preempting job starts on the units of the job that it preempted
-- no limit of the configuration is exceeded, no licence is used twice, and a claimed node has no
-  jobs of others
-- a job that requires nodes in one group has them; one that prefers them has them, or has waited as
-  long as it stated
-- the record of a job is consistent: times, run time and profile, size and units
-- the totals of a result match its jobs, and all jobs are present
-- eventlogs follow RFC 21, and R is a resource set of RFC 20 on ranks that were up
-
-The first violation is reported.
-"""
+"""``flux simulate check``: rules that the schedule of any scheduler must keep; the first violation is reported."""
 
 import bisect
 import collections

@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Rules of ``flux simulate check``: limits, budgets, licences and sharing.
 
-- no limit is exceeded (`exceeded`) by a user, bank or queue, or by all together;
-- no licence is oversold (`oversold`);
-- no job starts that could use more of a budget than is left (`overdrawn`);
-- no job runs on a node claimed by others (`strangers`).
-
 They are checked from the written jobs, without the scheduler's own counts. If units are nodes, the
 files do not have parts of nodes, and nodes are not shared. Rules of sharing by properties are not
 checked, since the files do not have the properties of nodes.
