@@ -26,7 +26,7 @@ from flux_embedded.broker.infra import (
 )
 from flux_embedded.broker.modules import PERMANENT, ModuleManager, end_greenlet
 from flux_engine import paths
-from flux_engine.formats import idset
+from flux_engine.formats import idset, states
 from flux_engine.formats.config import check
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.kernel.handle import RPC_NORESPONSE, Flux
@@ -38,7 +38,7 @@ from flux_engine.modules.modpath import search_path
 KVS = ("content", "content-sqlite", "kvs", "kvs-watch", "heartbeat")
 JOBS = ("job-manager", "job-ingest", "job-info", "job-list", "job-exec", "cron")
 
-#: Seconds a module has to end when the instance shuts down.
+#: Seconds that a module has to end.
 UNLOAD_TIMEOUT = 10.0
 
 
@@ -70,30 +70,18 @@ def unload(h, ctx, names):
 
 def wind_down(h):
     """Stop scheduling, end the running jobs and wait until nothing runs; services may be missing."""
-    for topic, payload in (
-        ("job-manager.queue-start", {"start": False, "all": True}),
-        (
-            "job-manager.raiseall",
-            {
-                "dry_run": False,
-                "userid": -1,
-                "states": 48,
-                "type": "cancel",
-                "severity": 0,
-                "note": "instance is shutting down",
-            },
-        ),
-        ("job-manager.idle", {}),
+    ended = {"type": "cancel", "severity": 0, "note": "instance is shutting down"}
+    for method, payload in (
+        ("queue-start", {"start": False, "all": True}),
+        ("raiseall", {"dry_run": False, "userid": -1, "states": states.RUNNING, **ended}),
+        ("idle", {}),
     ):
         try:
-            h.rpc(topic, payload).get()
+            h.rpc(f"job-manager.{method}", payload).get()
         except OSError as exc:
             if exc.errno not in NO_SERVICE:
                 raise
 
-
-#: Seconds a module has to end when the instance stops.
-STOP_TIMEOUT = 10.0
 
 #: The services for tests of jobs; tests of a scheduler load it themselves.
 JOB_SERVICES = ("kvs", "resource", "job-manager", "job-ingest", "job-info", "job-list", "job-exec")
@@ -202,10 +190,10 @@ class Instance:
         self.kernel.dispose()
 
     def _settle(self, ready):
-        """Run until ``ready()``, at most STOP_TIMEOUT; under a virtual clock, until idle."""
+        """Run until ``ready()``, at most UNLOAD_TIMEOUT; under a virtual clock, until idle."""
         if self.kernel.clock.virtual:
             self.kernel.run_until_idle()
             return
         late = []
-        self.kernel.call_later(STOP_TIMEOUT, lambda: late.append(True))
+        self.kernel.call_later(UNLOAD_TIMEOUT, lambda: late.append(True))
         self.kernel.run(until=lambda: ready() or bool(late))

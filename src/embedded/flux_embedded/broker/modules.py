@@ -124,12 +124,7 @@ class ModuleManager(Service):
 
     def _start(self, module):
         if module.service is not None:
-            try:
-                module.service.start()
-            except OSError:
-                del self.table[module.name]
-                module.task.close()
-                raise
+            module.service.start()
             # The first item that its reactor handles, when begin() has returned.
             module.task.post(lambda: self._running(module))
             return

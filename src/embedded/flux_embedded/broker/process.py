@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Child processes of the instance, the start scripts and the user's command, and their environment."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -93,19 +94,15 @@ class Command:
     def kill(self, signum):
         """Send a signal to the whole process group, also if only children of the command are left."""
         if self.pid is not None:
-            try:
+            with contextlib.suppress(OSError):
                 os.killpg(self.pid, signum)
-            except OSError:
-                pass
 
 
 def _give_terminal(group):
     """Make a process group the foreground one of the terminal on stdin."""
     former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    try:
+    with contextlib.suppress(OSError):
         os.tcsetpgrp(0, group)
-    except OSError:
-        pass
     signal.signal(signal.SIGTTOU, former)
 
 
@@ -126,10 +123,8 @@ def kill_descendants(spare=()):
     for pid in below:
         below += children.get(pid, ())
     for pid in below:
-        try:
+        with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
 
 
 def own_children():

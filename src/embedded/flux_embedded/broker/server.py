@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The socket of the instance: outside programs are endpoints of the kernel like all others."""
 
+import contextlib
 import errno
 import os
 import selectors
@@ -182,10 +183,8 @@ class SocketServer:
         self.sock.close()
         for client in list(self.clients):
             client.lost()
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(self.path)
-        except OSError:
-            pass
 
 
 def peer_uid(sock):

@@ -102,18 +102,18 @@ def _join_job(options, environ):
     Raises:
         OSError: the enclosing instance does not return the job's resources
     """
-    if options.test_size is not None or "FLUX_JOB_ID" not in environ:
+    job, uri = environ.get("FLUX_JOB_ID"), environ.get("FLUX_URI", "")
+    if options.test_size is not None or job is None:
         return True
     if environ.get("FLUX_TASK_RANK", "0") != "0":
         return False
+    if not job or not uri.startswith("local://"):
+        return True
     try:
-        parent = Parent.of_environment(environ)
-        if parent is None:
-            return True
+        parent = Parent(uri, job)
         options.job_R = parent.resources()
         level = parent.level() + 1
     except (OSError, ValueError) as exc:
-        job = environ["FLUX_JOB_ID"]
         raise OSError(5, f"job {job}: no resources from the enclosing instance: {exc}") from None
     options.parent = parent
     options.hosts = rset.hosts(options.job_R)
@@ -142,14 +142,6 @@ class Parent:
         self.job = job
         self.id = jobid.decode(job)
         self._h = connect(uri)
-
-    @classmethod
-    def of_environment(cls, environ):
-        """The Parent by the environment of a job, or None outside of one; OSError if it does not answer, ValueError for a wrong id."""
-        uri, job = environ.get("FLUX_URI", ""), environ.get("FLUX_JOB_ID")
-        if not job or not uri.startswith("local://"):
-            return None
-        return cls(uri, job)
 
     def level(self):
         """Return the nesting level of the parent; 0 for one that is not a job itself."""

@@ -6,54 +6,38 @@ here.  Modules are imported only when their command is run: imports are most of 
 Failure is an exception: `CommandError`, or any OSError or ValueError; `dispatch` prints it.
 """
 
-import importlib
-from typing import NamedTuple, Optional
-
-
-class Command(NamedTuple):
-    """One line of the table: ``module:function``, and the text in help (None: not shown)."""
-
-    where: str
-    doc: Optional[str] = None
-
-    def load(self):
-        """The function, imported now."""
-        module, _, function = self.where.partition(":")
-        return getattr(importlib.import_module(module), function)
-
-
-#: command -> Command, in the order of help
+#: command -> (``module:function``, its text in help; None: not shown), in the order of help
 COMMANDS = {
-    "submit": Command("flux_embedded.cmd.submission:submit", "submit a job"),
-    "run": Command("flux_embedded.cmd.submission:run", "submit a job and show its output"),
-    "alloc": Command("flux_embedded.cmd.submission:alloc", "run a command in an instance in a job"),
-    "batch": Command("flux_embedded.cmd.submission:batch", "submit a script for an instance in a job"),
-    "bulksubmit": Command("flux_embedded.cmd.submission:bulksubmit", "submit a job for each of many inputs"),
-    "jobs": Command("flux_embedded.cmd.jobs:main", "list jobs"),
-    "cancel": Command("flux_embedded.cmd.cancel:main", "cancel jobs"),
-    "job": Command("flux_embedded.cmd.job:main", "all about one job"),
-    "update": Command("flux_embedded.cmd.update:main", "change an active job"),
-    "resource": Command("flux_embedded.cmd.resource:main", "list, draw, drain and change resources"),
-    "queue": Command("flux_embedded.cmd.queue:main", "list and change queues"),
-    "housekeeping": Command("flux_embedded.cmd.housekeeping:main", "list and end housekeeping scripts"),
-    "start": Command("flux_embedded.broker.start:main", "start an instance"),
+    "submit": ("flux_embedded.cmd.submission:submit", "submit a job"),
+    "run": ("flux_embedded.cmd.submission:run", "submit a job and show its output"),
+    "alloc": ("flux_embedded.cmd.submission:alloc", "run a command in an instance in a job"),
+    "batch": ("flux_embedded.cmd.submission:batch", "submit a script for an instance in a job"),
+    "bulksubmit": ("flux_embedded.cmd.submission:bulksubmit", "submit a job for each of many inputs"),
+    "jobs": ("flux_embedded.cmd.jobs:main", "list jobs"),
+    "cancel": ("flux_embedded.cmd.cancel:main", "cancel jobs"),
+    "job": ("flux_embedded.cmd.job:main", "all about one job"),
+    "update": ("flux_embedded.cmd.update:main", "change an active job"),
+    "resource": ("flux_embedded.cmd.resource:main", "list, draw, drain and change resources"),
+    "queue": ("flux_embedded.cmd.queue:main", "list and change queues"),
+    "housekeeping": ("flux_embedded.cmd.housekeeping:main", "list and end housekeeping scripts"),
+    "start": ("flux_embedded.broker.start:main", "start an instance"),
     # the command in jobspecs of instances; a broker is the whole instance here
-    "broker": Command("flux_embedded.broker.start:main"),
-    "simulate": Command("flux.simulate.command:main", "run recorded jobs through schedulers, and compare"),
-    "version": Command("flux_embedded.cmd.attr:version", "print the version"),
-    "config": Command("flux_embedded.cmd.config:main", "print and load the configuration"),
-    "python": Command("flux_embedded.cmd.dispatch:python", "run Python with the Flux modules on its path"),
-    "module": Command("flux_embedded.cmd.module:main", "load, remove and list modules"),
-    "modprobe": Command("flux_embedded.cmd.modprobe:main", "load and remove modules by their dependencies"),
-    "jobtap": Command("flux_embedded.cmd.jobtap:main", "load, remove and list plugins of the job manager"),
-    "kvs": Command("flux_embedded.cmd.kvs:main", "get, put and unlink keys of the key-value store"),
-    "dmesg": Command("flux_embedded.cmd.dmesg:main", "print the log"),
-    "getattr": Command("flux_embedded.cmd.attr:getattr_", "print an attribute of the broker"),
-    "setattr": Command("flux_embedded.cmd.attr:setattr_", "set an attribute of the broker"),
-    "R": Command("flux_embedded.cmd.r:main", "make resource sets"),
+    "broker": ("flux_embedded.broker.start:main", None),
+    "simulate": ("flux.simulate.command:main", "run recorded jobs through schedulers, and compare"),
+    "version": ("flux_embedded.cmd.attr:version", "print the version"),
+    "config": ("flux_embedded.cmd.config:main", "print and load the configuration"),
+    "python": ("flux_embedded.cmd.dispatch:python", "run Python with the Flux modules on its path"),
+    "module": ("flux_embedded.cmd.module:main", "load, remove and list modules"),
+    "modprobe": ("flux_embedded.cmd.modprobe:main", "load and remove modules by their dependencies"),
+    "jobtap": ("flux_embedded.cmd.jobtap:main", "load, remove and list plugins of the job manager"),
+    "kvs": ("flux_embedded.cmd.kvs:main", "get, put and unlink keys of the key-value store"),
+    "dmesg": ("flux_embedded.cmd.dmesg:main", "print the log"),
+    "getattr": ("flux_embedded.cmd.attr:getattr_", "print an attribute of the broker"),
+    "setattr": ("flux_embedded.cmd.attr:setattr_", "set an attribute of the broker"),
+    "R": ("flux_embedded.cmd.r:main", "make resource sets"),
 }  # fmt: skip
 
 
 def usage():
-    shown = [f"   {name:<14} {command.doc}\n" for name, command in COMMANDS.items() if command.doc]
+    shown = [f"   {name:<14} {text}\n" for name, (_, text) in COMMANDS.items() if text]
     return "Usage: flux COMMAND ARGS\n\n" + "".join(shown) + "\nSee 'flux help COMMAND'.\n"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Running the command of a ``flux`` command line, and reporting its failure; ``flux python``."""
 
+import importlib
 import os
 import sys
 
@@ -42,6 +43,12 @@ def _external(name, argv):
             os.execv(command, [command, *argv])
 
 
+def _function(name):
+    """The function of a command; its module is imported when it is called."""
+    module, _, function = commands.COMMANDS[name][0].partition(":")
+    return lambda argv: getattr(importlib.import_module(module), function)(argv)
+
+
 def run(argv=None):
     """Run one command line; returns the exit status."""
     argv = list(sys.argv[1:] if argv is None else argv)
@@ -75,7 +82,7 @@ def run(argv=None):
         warn(f"flux: `{name}' is not a flux command.  See 'flux --help'")
         return 1
     try:
-        return call(name, lambda words: commands.COMMANDS[name].load()(words), argv)
+        return call(name, _function(name), argv)
     except ModuleNotFoundError as exc:
         if exc.name != "greenlet":
             raise

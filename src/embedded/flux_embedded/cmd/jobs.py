@@ -120,16 +120,7 @@ def main(argv):
         raise CommandError(f"Error in user format: {exc}") from None
     if args.sort:
         layout.set_sort_keys(args.sort)
-    filters = (
-        args.a,
-        args.A,
-        args.user,
-        args.name,
-        args.count,
-        args.filter,
-        args.since,
-        args.queue,
-    )
+    filters = args.a, args.A, args.user, args.name, args.count, args.filter, args.since, args.queue
     if args.jobids and any(filters):
         warn("flux-jobs: WARNING: Filtering options ignored with jobid list")
     if args.a and args.filter:

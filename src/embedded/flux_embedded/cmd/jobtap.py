@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux jobtap``: plugins of the job manager."""
 
+import contextlib
 import json
 import os
 
@@ -24,10 +25,8 @@ def _config(words):
         key, equals, value = word.partition("=")
         if not equals:
             raise CommandError(f"{word}: plugin configuration must be KEY=VAL")
-        try:
+        with contextlib.suppress(ValueError):
             value = json.loads(value)
-        except ValueError:
-            pass
         set_treedict(conf, key, value)
     return conf
 

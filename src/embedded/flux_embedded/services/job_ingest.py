@@ -26,19 +26,11 @@ from flux.job.frobnicator.plugins.constraints import apply_constraints
 from flux.job.frobnicator.plugins.defaults import DefaultsConfig
 from flux.job.Jobspec import Jobspec
 from flux.queue import QueueConf
-from flux_engine.formats import eventlog, form, jobid, jsontext, policy
+from flux_engine.formats import eventlog, form, jobid, jsontext, policy, states
 from flux_engine.formats import jobspec as spec
-from flux_engine.formats.states import (
-    FLAG_DEBUG,
-    FLAG_NOVALIDATE,
-    FLAG_WAITABLE,
-    URGENCY_DEFAULT,
-    URGENCY_MAX,
-    URGENCY_MIN,
-)
 from flux_engine.kernel.service import Service, refusing, request
 
-KNOWN_FLAGS = FLAG_DEBUG | FLAG_WAITABLE | FLAG_NOVALIDATE
+KNOWN_FLAGS = states.FLAG_DEBUG | states.FLAG_WAITABLE | states.FLAG_NOVALIDATE
 FORM = {"jobspec": (dict, str), "urgency?": int, "flags?": int}
 VALIDATORS = ("jobspec", "feasibility")
 
@@ -127,12 +119,12 @@ class JobIngest(Service):
     @request("submit", guest=True, form=FORM, later=True)
     def submit(self, msg):
         given, flags = msg.body["jobspec"], msg.body.get("flags", 0)
-        urgency = msg.body.get("urgency", URGENCY_DEFAULT)
+        urgency = msg.body.get("urgency", states.URGENCY_DEFAULT)
         _check(msg.is_guest, urgency, flags)
         with refusing():
             jobspec = spec.decode(given) if isinstance(given, str) else given
         try:
-            if self._validate and not flags & FLAG_NOVALIDATE:
+            if self._validate and not flags & states.FLAG_NOVALIDATE:
                 validate(jobspec)
         except ValueError as exc:
             raise OSError(errno.EPERM, str(exc)) from None
@@ -141,7 +133,7 @@ class JobIngest(Service):
         # The environment is large, and only execution reads it: it stays in J.
         jobspec = spec.without_environment(jobspec)
         job = {"userid": msg.userid, "urgency": urgency, "flags": flags, "jobspec": jobspec}
-        if self._check_feasibility and not flags & FLAG_NOVALIDATE:
+        if self._check_feasibility and not flags & states.FLAG_NOVALIDATE:
             asked = self.rpc("feasibility.check", {"jobspec": jobspec})
             asked.then(self._feasible, msg, job, original)
         else:
@@ -186,13 +178,13 @@ def _check(is_guest, urgency, flags):
     """Check the flags and the urgency of a submission; OSError says why they are refused."""
     if flags & ~KNOWN_FLAGS:
         raise OSError(errno.EPROTO, "invalid job flags")
-    if is_guest and flags & FLAG_NOVALIDATE:
+    if is_guest and flags & states.FLAG_NOVALIDATE:
         raise OSError(errno.EPERM, "only the instance owner can submit with FLUX_JOB_NOVALIDATE")
-    if not URGENCY_MIN <= urgency <= URGENCY_MAX:
-        raise OSError(errno.EINVAL, f"urgency range is [{URGENCY_MIN}:{URGENCY_MAX}]")
-    if is_guest and urgency > URGENCY_DEFAULT:
+    if not states.URGENCY_MIN <= urgency <= states.URGENCY_MAX:
+        raise OSError(errno.EINVAL, f"urgency range is [{states.URGENCY_MIN}:{states.URGENCY_MAX}]")
+    if is_guest and urgency > states.URGENCY_DEFAULT:
         raise OSError(errno.EINVAL, "only the instance owner can submit with urgency >16")
-    if is_guest and flags & FLAG_WAITABLE:
+    if is_guest and flags & states.FLAG_WAITABLE:
         raise OSError(errno.EINVAL, "only the instance owner can submit with FLUX_JOB_WAITABLE")
 
 

@@ -137,13 +137,7 @@ class Resource(Service):
             expected, found = self.state.base.host(rank), self.ctx.hosts[rank]
             if rank and expected not in (found, self.ctx.hostname):
                 reason = f"rank {rank} got hostname '{found}', expected '{expected}'"
-                payload = {
-                    "level": LOG_ERR,
-                    "name": self.name,
-                    "text": f"draining: {reason}",
-                    "rank": rank,
-                }
-                self.notify("log.append", payload)
+                self.ctx.ring.append(LOG_ERR, self.name, f"draining: {reason}", rank)
                 self._change_drains("drain", [rank, rank + 1], reason)
 
     # -- the scheduler -------------------------------------------------------------------------

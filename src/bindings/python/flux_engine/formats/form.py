@@ -58,8 +58,7 @@ def _check_object(value, form, where):
     for key, part in form.items():
         name = key.rstrip("?")
         if name in value:
-            if part is not object:
-                check(value[name], part, f"{where}.{name}")
+            check(value[name], part, f"{where}.{name}")
         elif name == key:
             raise ValueError(f"{where}.{name} is missing")
     if type(form) is Table:

@@ -26,9 +26,6 @@ class DirectReactor(Reactor):
         if not msg.flags & message.FLAG_NORESPONSE:
             msg.sender.receive(answer)
 
-    def send(self, endpoint, msg):
-        endpoint.receive(msg)
-
     def sleeper(self):
         """None is needed: a caller that waits polls for its answer."""
 

@@ -84,10 +84,6 @@ class Flux:
         """Answer a request; any number of times for a streaming one."""
         self.kernel.respond(msg, msg.response(payload_text(payload)), self.task)
 
-    def respond_object(self, msg, obj=None):
-        """`respond` for builtin services: the object itself goes along, to be read only."""
-        self.kernel.respond(msg, msg.response(None, obj), self.task)
-
     def respond_error(self, msg, errnum, errmsg=None):
         """Answer with an error: a POSIX errno and a line of text."""
         answer = msg.error_response(errnum, errmsg or os.strerror(errnum))

@@ -144,9 +144,7 @@ class Message:
 
     def error_response(self, errnum, text=None):
         """An error response to this request (not sent yet)."""
-        answer = Message(
-            RESPONSE, self.topic, text or None, None, self.matchtag, self.flags & FLAG_STREAMING
-        )
+        answer = self.response(text or None)
         answer.errnum = errnum
         return answer
 

@@ -53,9 +53,6 @@ class Watcher:
         """Stop it for good."""
         self.stop()
 
-    def is_active(self):
-        return self.active
-
     def __enter__(self):
         return self.start()
 

@@ -20,15 +20,9 @@ def search_path(environ, builtin_dirs):
     A built-in directory that FLUX_MODULE_PATH repeats (a nested instance inherits the composed
     path) is listed once.
     """
-    dirs = []
-    for directory in (
-        split_path(environ.get("FLUX_MODULE_PATH_PREPEND"))
-        + list(builtin_dirs)
-        + split_path(environ.get("FLUX_MODULE_PATH"))
-    ):
-        if directory not in dirs:
-            dirs.append(directory)
-    return dirs
+    first = split_path(environ.get("FLUX_MODULE_PATH_PREPEND"))
+    last = split_path(environ.get("FLUX_MODULE_PATH"))
+    return list(dict.fromkeys([*first, *builtin_dirs, *last]))
 
 
 def module_name(text):

@@ -6,7 +6,7 @@ of bounds as in `flux_engine.formats.idset`.
 """
 
 from flux.resource.pool.masks import members
-from flux.resource.tree.topology import cut_children, entries_of
+from flux.resource.tree.topology import cut_children, entries_of, is_of_treepool
 from flux_engine.formats import form, hostlist, idset
 from flux_engine.formats.rset import RSet, check_property
 
@@ -91,7 +91,7 @@ class Inventory:
         They may still be the enclosing instance's, so that only their order counts (RFC 49).
         """
         scheduling = self.R["scheduling"]
-        if not self.has_topology:
+        if not is_of_treepool(scheduling):
             return scheduling
         try:
             entries = entries_of(scheduling)
@@ -104,13 +104,6 @@ class Inventory:
         pairs = zip(members(named), idset.members(self.ranks))
         left = sum(1 << own for own, rank in pairs if rank not in gone)
         return cut_children(scheduling, entries, left)
-
-    @property
-    def has_topology(self):
-        """Whether R has a topology for TreePool."""
-        scheduling = self.R.get("scheduling")
-        writer = scheduling.get("writer") if isinstance(scheduling, dict) else None
-        return isinstance(writer, str) and writer.partition(":")[0] == "TreePool"
 
     def with_property(self, name, bounds, add):
         """Return the Inventory in which these ranks have (or lack) property `name`. ValueError: no valid name."""

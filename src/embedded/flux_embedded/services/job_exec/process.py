@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A child process watched by the reactor."""
 
+import contextlib
 import os
 import resource
 import selectors
@@ -133,10 +134,8 @@ class Process:
     def kill(self, signum):
         """Signal the process and its group."""
         if self.status is None:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signum)
-            except ProcessLookupError:
-                pass
 
     def abandon(self):
         """Kill it and wait; no callbacks."""

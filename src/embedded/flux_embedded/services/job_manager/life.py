@@ -8,22 +8,10 @@ to the same job are queued and processed after it returned.
 from syslog import LOG_ERR
 
 from flux_embedded.services.job_manager.part import Part
-from flux_engine.formats import rset
-from flux_engine.formats.states import (
-    CLEANUP,
-    DEPEND,
-    INACTIVE,
-    PRIORITY,
-    PRIORITY_MAX,
-    RUN,
-    SCHED,
-    TOPICS,
-    URGENCY_EXPEDITE,
-    URGENCY_HOLD,
-)
+from flux_engine.formats import rset, states
 
 #: Urgencies that fix the priority, regardless of plugins.
-FIXED = (URGENCY_HOLD, URGENCY_EXPEDITE)
+FIXED = (states.URGENCY_HOLD, states.URGENCY_EXPEDITE)
 
 
 class Life(Part):
@@ -32,12 +20,12 @@ class Life(Part):
     def __init__(self, service):
         super().__init__(service)
         self._enter = {
-            DEPEND: self.depend,
-            PRIORITY: self._priority,
-            SCHED: self._sched,
-            RUN: self._run,
-            CLEANUP: self._cleanup,
-            INACTIVE: self._inactive,
+            states.DEPEND: self.depend,
+            states.PRIORITY: self._priority,
+            states.SCHED: self._sched,
+            states.RUN: self._run,
+            states.CLEANUP: self._cleanup,
+            states.INACTIVE: self._inactive,
         }
 
     def after_event(self, job, event, before):
@@ -45,15 +33,16 @@ class Life(Part):
         state = job.state
         name = event["name"]
         if state != before:
-            out = self.service.jobtap.call(job, TOPICS[state], prev_state=before, entry=event)
+            topic = states.TOPICS[state]
+            out = self.service.jobtap.call(job, topic, prev_state=before, entry=event)
             self._enter[state](job, event, out)
-        elif state == DEPEND:
+        elif state == states.DEPEND:
             self.depend(job)
-        elif state == RUN:
+        elif state == states.RUN:
             self._run(job, event, None)
-        elif state == CLEANUP:
+        elif state == states.CLEANUP:
             self._advance_cleanup(job)
-        elif state == SCHED and name == "priority":
+        elif state == states.SCHED and name == "priority":
             self.service.sched.enqueue(job)
         if name == "exception":
             self._exception(job, event["context"])
@@ -62,7 +51,7 @@ class Life(Part):
 
     def depend(self, job, event=None, out=None):
         """Let a job in DEPEND go on if nothing holds it any more."""
-        if job.state == DEPEND and not job.has_open_dependency and not job.queue:
+        if job.state == states.DEPEND and not job.has_open_dependency and not job.queue:
             self.events.post(job, "depend")
 
     def _priority(self, job, event, out):
@@ -74,13 +63,13 @@ class Life(Part):
     def _take_priority(self, job, out):
         """Post the priority fixed by the urgency of a job, or set by plugins, if it has changed."""
         if job.urgency in FIXED:
-            priority = 0 if job.urgency == URGENCY_HOLD else PRIORITY_MAX
+            priority = 0 if job.urgency == states.URGENCY_HOLD else states.PRIORITY_MAX
         else:
             priority = out.get("priority", -1) if out else -1
         if priority >= 0:
-            if job.state == PRIORITY or priority != job.priority:
+            if job.state == states.PRIORITY or priority != job.priority:
                 self.events.post(job, "priority", {"priority": priority})
-        elif job.state == SCHED:
+        elif job.state == states.SCHED:
             self.service.log(
                 LOG_ERR, "jobtap: job.priority.get: priority unavailable for a job in SCHED state"
             )
@@ -114,13 +103,13 @@ class Life(Part):
     # -- within states ---------------------------------------------------------------------------
 
     def _exception(self, job, context):
-        if job.state < INACTIVE:
+        if job.state < states.INACTIVE:
             payload = {"id": job.id, "type": context["type"], "severity": context["severity"]}
             self.events.send(self.service.publish, "job-exception", payload)
 
     def _advance_cleanup(self, job):
         """Free released resources, and post ``clean`` when none are held any more (RFC 21)."""
-        if job.queue or job.state != CLEANUP:
+        if job.queue or job.state != states.CLEANUP:
             return
         if job.has_resources:
             self._free(job)
@@ -155,12 +144,12 @@ class Life(Part):
 
     def alloc_ended(self, job):
         """The scheduler gave up its request for a job that may have left SCHED meanwhile."""
-        if job.state == CLEANUP:
+        if job.state == states.CLEANUP:
             self._advance_cleanup(job)
 
     def reprioritize(self, job):
         """Recompute the priority of a job in PRIORITY or SCHED; post it if it changed."""
-        if job.state in (PRIORITY, SCHED):
+        if job.state in (states.PRIORITY, states.SCHED):
             fixed = job.urgency in FIXED
             out = None if fixed else self.service.jobtap.call(job, "job.priority.get")
             self._take_priority(job, out)
@@ -172,5 +161,5 @@ class Life(Part):
 
     def set_priority(self, job, priority):
         """`flux_jobtap_reprioritize_job`: a plugin sets the priority of this job."""
-        if job.state in (PRIORITY, SCHED) and job.urgency not in FIXED:
+        if job.state in (states.PRIORITY, states.SCHED) and job.urgency not in FIXED:
             self._take_priority(job, {"priority": priority})

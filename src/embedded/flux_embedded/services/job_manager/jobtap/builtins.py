@@ -11,6 +11,7 @@
   queue gets that queue's constraints; one with constraints of its own cannot move: all of them would be replaced.
 """
 
+import contextlib
 import json
 
 from flux.jobtap import CURRENT_JOB
@@ -212,18 +213,14 @@ def settle_ended(p, antecedent):
 
 
 def met(p, dependent, description):
-    try:
+    with contextlib.suppress(OSError):  # the dependent is gone, or past DEPEND
         p.dependency_remove(dependent, description)
-    except OSError:
-        pass  # the dependent is gone, or past DEPEND
 
 
 def never(p, entry, reason):
     dependent, _, description = entry
-    try:
+    with contextlib.suppress(OSError):
         p.raise_exception(dependent, "dependency", 0, f"dependency {description} {reason}")
-    except OSError:
-        pass
 
 
 # -- .begin-time ------------------------------------------------------------------------------------------
@@ -242,10 +239,8 @@ def begin_time(p, topic, args):
     except (TypeError, ValueError):
         p.reject_job(f"begin-time={value}: expected seconds since the epoch")
     id, description = args["id"], f"begin-time={when:.3f}"
-    try:
+    with contextlib.suppress(FileExistsError):  # a restart: only the timer is missing
         p.dependency_add(CURRENT_JOB, description)
-    except FileExistsError:
-        pass  # a restart: only the timer is missing
 
     def begin(handle, watcher, revents, arg):
         met(p, id, description)
