@@ -54,7 +54,7 @@ from flux.jobtap.plugin import Plugin, service_name
 from flux.jobtap.plugin_handle import PluginHandle, drop_future
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.message import Message
-from flux_engine.formats.states import CLEANUP, DEPEND, INACTIVE, NEW, PRIORITY, PRIORITY_MAX, RUN
+from flux_engine.formats.states import DEPEND, INACTIVE, NEW, PRIORITY, PRIORITY_MAX, RUN
 
 #: The C value of an unknown priority (FLUX_JOBTAP_PRIORITY_UNAVAIL).
 C_PRIORITY_UNAVAIL = -2
@@ -512,11 +512,9 @@ class PluginHost:
     def perilog_start(self, id: int, kind: str, description: str, if_removed: int) -> None:
         current = lib.jobtap_id(_running[-1].args) if _running else -1
         id = self._id(id)
-        perilogs.check_room(sum(host.perilogs.count(id) for host in _loaded.values()), id, kind)
-        state = self._lookup(id, "state")
-        late = state > RUN or self.job_event_posted(id, "start")
-        if late if kind == "prolog" else state != CLEANUP:
-            raise OSError(errno.EINVAL, _PERILOG[kind])
+        state, begun = self._lookup(id, "state"), self.job_event_posted(id, "start")
+        loaded = (host.perilogs for host in _loaded.values())
+        perilogs.check_start(loaded, id, kind, state, begun)
         if id == current:
             start = getattr(lib, f"flux_jobtap_{kind}_start")
             _check(start(self.p, description.encode()), _JOB)
@@ -665,10 +663,6 @@ _DEPEND = {errno.EINVAL: "dependencies belong to DEPEND state"}
 _RESULT = {errno.ENOENT: "unknown job id", errno.EINVAL: "job has no result yet"}
 _UPDATE = {
     errno.EINVAL: "the jobspec of a job in RUN state or later, or of the current job by its id, cannot be updated"
-}
-_PERILOG = {
-    "prolog": "it is too late for a prolog of this job",
-    "epilog": "an epilog needs a job in CLEANUP state",
 }
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from flux.jobtap.process_guard import end_child
+from flux_engine.formats.states import CLEANUP, RUN
 
 #: Maximum number open per job. flux-core's job manager counts them in eight bits, and drops the
 #: queued events of a job that has more.
@@ -113,9 +114,14 @@ class Perilogs:
             self._log(f"{why}: {counts} of its jobs finished in its place")
 
 
-def check_room(open_now: int, id: int, kind: str) -> None:
-    """Check that a job with `open_now` open prologs or epilogs may have one more. Raises OSError
-    (EOVERFLOW) if it may not."""
+def check_start(loaded: Iterable[Perilogs], id: int, kind: str, state: int, begun: bool) -> None:
+    """Check that a job in `state`, whose start has `begun` or not, may have one more prolog or epilog, besides those of
+    the `loaded` plugins. Raises OSError: EINVAL: its state is wrong. EOVERFLOW: it has `MAX_OPEN` open."""
+    if kind == "prolog" and (begun or state > RUN):
+        raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
+    if kind == "epilog" and state != CLEANUP:
+        raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state")
+    open_now = sum(perilogs.count(id) for perilogs in loaded)
     if open_now >= MAX_OPEN:
         raise OSError(
             errno.EOVERFLOW,

@@ -39,51 +39,44 @@ def check_jobs(options):
 
 def add_jobs(parser):
     """Add the options on jobs. Return the function that adds one to their group."""
-    add = parser.add_argument_group("jobs").add_argument
+    add = parser.group("jobs")
     text = f"format of the trace: {', '.join(FORMATS)}"
-    add("--format", choices=FORMATS, metavar="FORMAT", help=text)
-    text = "generate jobs by a model: lublin[:PARAMETER=VALUE,...]"
-    add("--model", metavar="MODEL", help=text)
-    text = "limit of a job: trace, run (its run time), or xF (F times that); A,B is a sweep"
-    add("--limits", help=text)
-    text = "limits for jobs without one in the trace: none, run, f:F, tsafrir"
-    add("--estimates", help=text)
-    text = "jobs submitted in a window: DAYS, FROM-TO in days, or DATE/DATE"
-    add("--window", help=text)
-    add("--jobs", type=positive, metavar="N", help="only the first N jobs")
+    add("--format=FORMAT", text, choices=FORMATS)
+    add("--model=MODEL", "generate jobs by a model: lublin[:PARAMETER=VALUE,...]")
+    add(
+        "--limits=",
+        "limit of a job: trace, run (its run time), or xF (F times that); A,B is a sweep",
+    )
+    add("--estimates=", "limits for jobs without one in the trace: none, run, f:F, tsafrir")
+    add("--window=", "jobs submitted in a window: DAYS, FROM-TO in days, or DATE/DATE")
+    add("--jobs=N", "only the first N jobs", type=positive)
     text = "multiply the times between submissions; several factors are a sweep"
-    add("--scale-arrivals", type=_numbers, metavar="F[,F...]", help=text)
-    text = "let jobs wait for the preceding jobs that SWF names"
-    add("--dependencies", action="store_true", help=text)
+    add("--scale-arrivals=F[,F...]", text, type=_numbers)
+    add("--dependencies", "let jobs wait for the preceding jobs that SWF names")
     text = "only jobs with these statuses (1: completed, 0: failed or timed out, 5: cancelled, -1: unknown)"
-    add("--status", type=_statuses, metavar="N[,N...]", help=text)
-    add("--seed", type=int, default=1, metavar="N", help="seed of random draws (1)")
+    add("--status=N[,N...]", text, type=_statuses)
+    add("--seed=N", "seed of random draws (1)", type=int, default=1)
     text = "run N workloads: of the model, or the trace with shaken submissions"
-    add("--seeds", type=positive, metavar="N", help=text)
-    text = "maximum shift of a submission by --seeds (30)"
-    add("--shake", type=_seconds, metavar="SECONDS", help=text)
+    add("--seeds=N", text, type=positive)
+    add("--shake=SECONDS", "maximum shift of a submission by --seeds (30)", type=_seconds)
     return add
 
 
 def add_machine(parser):
     """Add the options on the machine."""
-    add = parser.add_argument_group("machine").add_argument
-    text = "number of nodes; several are a sweep"
-    add("--nodes", type=_counts, metavar="N[,N...]", help=text)
-    add("--cores-per-node", type=positive, metavar="C", help="cores of each node")
-    add("--gpus-per-node", type=_count, metavar="G", help="GPUs of each node")
-    text = "count memory: AMOUNT (240G) of each node"
-    add("--memory-per-node", metavar="AMOUNT", help=text)
-    add("--R", metavar="FILE", help="resources of the machine (RFC 20)")
-    text = "configuration (TOML) with resource.config, queues, ..."
-    add("--conf", metavar="FILE", help=text)
-    add("--unit", choices=("node", "core"), help="unit of job sizes")
+    add = parser.group("machine")
+    add("--nodes=N[,N...]", "number of nodes; several are a sweep", type=_counts)
+    add("--cores-per-node=C", "cores of each node", type=positive)
+    add("--gpus-per-node=G", "GPUs of each node", type=_count)
+    add("--memory-per-node=AMOUNT", "count memory: AMOUNT (240G) of each node")
+    add("--R=FILE", "resources of the machine (RFC 20)")
+    add("--conf=FILE", "configuration (TOML) with resource.config, queues, ...")
+    add("--unit=", "unit of job sizes", choices=("node", "core"))
 
 
 def add_parallel(add):
     """Add --parallel by a function."""
-    text = "number of runs at a time; flux: make each run a job"
-    add("--parallel", type=_parallel, metavar="N|flux", help=text)
+    add("--parallel=N|flux", "number of runs at a time; flux: make each run a job", type=_parallel)
 
 
 def trace_of(options):

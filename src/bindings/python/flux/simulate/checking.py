@@ -47,8 +47,8 @@ class Violation(Exception):
 def check_main(argv):
     """Run the command. Return the exit code: 1 if a rule is violated."""
     parser = Parser(prog="flux-simulate check", description="Check a schedule against the rules")
-    parser.add_argument("directories", nargs="*", metavar="DIR", help="results")
-    parser.add_argument("--live", action="store_true", help="the jobs of the running instance")
+    parser.option("directories=DIR", "results", nargs="*")
+    parser.option("--live", "the jobs of the running instance")
     options = parser.parse_args(argv)
     if bool(options.directories) == options.live:
         raise CommandError("give directories, or --live", 2)

@@ -41,43 +41,36 @@ def make_parser():
     )
     parser.add_argument("--version", action="version", version=f"flux-scheduler {VERSION}")
     text = "repeat the run of these results, and report whether all starts are the same"
-    parser.add_argument("--again", metavar="DIR", help=text)
-    parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
+    parser.option("--again=DIR", text)
+    parser.option("traces=TRACE", 'files, or "sample"', nargs="*")
     add = arguments.add_jobs(parser)
-    text = "use the jobs and resources of the running instance"
-    add("--live", action="store_true", help=text)
+    add("--live", "use the jobs and resources of the running instance")
     arguments.add_machine(parser)
-    add = parser.add_argument_group("run").add_argument
+    add = parser.group("run")
     text = "name or file of a scheduler module; NAME=a,b,c stands for three policies"
-    add("--scheduler", action="append", metavar="MODULE [ARG...]", help=text)
+    add("--scheduler=MODULE [ARG...]", text, action="append")
     text = "simulate with the lean engine, or with a whole instance"
-    add("--engine", choices=("lean", "instance"), help=text)
+    add("--engine=", text, choices=("lean", "instance"))
     text = "make one pass for all events of an instant, or one for each"
-    add("--grain", choices=("batch", "event-end", "event-submit"), help=text)
-    add("--forecast", action="store_true", help="let schedulers make estimates and reasons")
+    add("--grain=", text, choices=("batch", "event-end", "event-submit"))
+    add("--forecast", "let schedulers make estimates and reasons")
     text = "query the likely start of each N-th waiting job, and print the accuracy"
-    add("--odds", type=arguments.positive, metavar="N", help=text)
-    add("--script", metavar="FILE", help="scripted events: drain, cancel, ...")
-    text = "let nodes fail and return"
-    add("--failures", metavar="mtbf=TIME,repair=TIME[,seed=N]", help=text)
+    add("--odds=N", text, type=arguments.positive)
+    add("--script=FILE", "scripted events: drain, cancel, ...")
+    add("--failures=mtbf=TIME,repair=TIME[,seed=N]", "let nodes fail and return")
     text = "load a Python jobtap plugin"
-    add("--jobtap", action="append", default=[], metavar="FILE [KEY=VALUE...]", help=text)
+    add("--jobtap=FILE [KEY=VALUE...]", text, action="append", default=[])
     arguments.add_parallel(add)
-    add = parser.add_argument_group("results").add_argument
-    add("-o", "--output", metavar="DIR", help="write result files and a report to DIR")
-    text = "also write eventlog, jobspec and R of each job"
-    add("--eventlogs", action="store_true", help=text)
-    add("--swf", action="store_true", help="also write the schedule as a trace (SWF)")
-    text = "write the jobs as a trace (SWF), and run nothing"
-    add("--save-trace", metavar="FILE", help=text)
-    text = "keep results of an earlier call in DIR, and make the missing ones"
-    add("--resume", action="store_true", help=text)
-    text = "remove results of an earlier call in DIR first"
-    add("--force", action="store_true", help=text)
-    text = "print the first difference of two policies, by number"
-    add("--diff", metavar="A,B", help=text)
-    add("--json", action="store_true", help="print the figures as JSON")
-    add("-q", "--quiet", action="store_true", help="print no notes and no progress")
+    add = parser.group("results")
+    add("-o --output=DIR", "write result files and a report to DIR")
+    add("--eventlogs", "also write eventlog, jobspec and R of each job")
+    add("--swf", "also write the schedule as a trace (SWF)")
+    add("--save-trace=FILE", "write the jobs as a trace (SWF), and run nothing")
+    add("--resume", "keep results of an earlier call in DIR, and make the missing ones")
+    add("--force", "remove results of an earlier call in DIR first")
+    add("--diff=A,B", "print the first difference of two policies, by number")
+    add("--json", "print the figures as JSON")
+    add("-q --quiet", "print no notes and no progress")
     return parser
 
 

@@ -20,11 +20,10 @@ def compare_main(argv):
     """Run the command. Return the exit code."""
     text = "Compare results that lie in directories"
     parser = Parser(prog="flux-simulate compare", description=text)
-    text = "of policies, or given with -o"
-    parser.add_argument("directories", nargs="+", metavar="DIR", help=text)
-    parser.add_argument("--diff", metavar="A,B", help="where two of them part, by number")
-    parser.add_argument("--across", action="store_true", help="results of different workloads")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write a report")
+    parser.option("directories=DIR", "of policies, or given with -o", nargs="+")
+    parser.option("--diff=A,B", "where two of them part, by number")
+    parser.option("--across", "results of different workloads")
+    parser.option("-o --output=FILE", "write a report")
     options = parser.parse_args(argv)
     try:
         results = in_order(reading.find(options.directories))

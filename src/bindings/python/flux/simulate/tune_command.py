@@ -27,23 +27,22 @@ def make_parser():
         usage="flux simulate tune [OPTIONS] TRACE... | --model=lublin",
         description=DESCRIPTION,
     )
-    parser.add_argument("traces", nargs="*", metavar="TRACE", help='files, or "sample"')
+    parser.option("traces=TRACE", 'files, or "sample"', nargs="*")
     arguments.add_jobs(parser)
     arguments.add_machine(parser)
-    add = parser.add_argument_group("tuning").add_argument
+    add = parser.group("tuning")
     text = "candidate; NAME=a,b,c stands for three (default: orders and promises of sched-backfill)"
-    add("--scheduler", action="append", metavar="MODULE [ARG...]", help=text)
-    text = "reference (sched-backfill)"
-    add("--against", default=tuning.AGAINST, metavar="MODULE [ARG...]", help=text)
+    add("--scheduler=MODULE [ARG...]", text, action="append")
+    add("--against=MODULE [ARG...]", "reference (sched-backfill)", default=tuning.AGAINST)
     figures = tuple(tuning.FIGURES)
     text = f"figure to minimize: {', '.join(figures)}"
-    add("--figure", choices=figures, default="wait_mean", metavar="FIGURE", help=text)
+    add("--figure=FIGURE", text, choices=figures, default="wait_mean")
     text = f"number of splits of the trace ({tuning.SPLITS})"
-    add("--splits", type=arguments.positive, default=tuning.SPLITS, metavar="N", help=text)
+    add("--splits=N", text, type=arguments.positive, default=tuning.SPLITS)
     arguments.add_parallel(add)
-    add = parser.add_argument_group("results").add_argument
-    add("--json", action="store_true", help="print the result as JSON")
-    add("-q", "--quiet", action="store_true", help="print no progress")
+    add = parser.group("results")
+    add("--json", "print the result as JSON")
+    add("-q --quiet", "print no progress")
     return parser
 
 

@@ -43,12 +43,11 @@ class Parser(argparse.ArgumentParser):
             text (str): its description
             more: as for ``add_argument``
         """
-        names, has_value, metavar = names.partition("=")
-        if metavar:
-            more["metavar"] = metavar
-        elif names[0] == "-" and not has_value:
-            more.setdefault("action", "store_true")
-        return self.add_argument(*names.split(), help=text, **more)
+        return _add_option(self, names, text, **more)
+
+    def group(self, title):
+        """Add a group of options, with a title in the help; returns its function `option`."""
+        return functools.partial(_add_option, self.add_argument_group(title))
 
     def takes_value(self, word):
         """Return whether a word is an option whose value is the next word."""
@@ -71,3 +70,12 @@ class Parser(argparse.ArgumentParser):
         """Run the subcommand in argv; returns the exit status."""
         args = self.parse_args(argv)
         return args.function(args)
+
+
+def _add_option(group, names, text=None, **more):
+    names, has_value, metavar = names.partition("=")
+    if metavar:
+        more["metavar"] = metavar
+    elif names[0] == "-" and not has_value:
+        more.setdefault("action", "store_true")
+    return group.add_argument(*names.split(), help=text, **more)

@@ -17,6 +17,7 @@ job-stats                -> ``{job_states: {depend, ..., total}, successful, fai
 
 import errno
 import os
+from collections import Counter
 
 from flux_embedded.services.job_list.attributes import GETTERS, attributes
 from flux_embedded.services.job_list.filter import compile_constraint
@@ -166,20 +167,11 @@ def _start_of(job):
 
 
 def _count(jobs):
-    counts = dict.fromkeys(
-        (name.lower() for state, name in states.NAMES.items() if state != states.NEW), 0
-    )
-    ends = dict.fromkeys((states.COMPLETED, states.FAILED, states.CANCELED, states.TIMEOUT), 0)
-    total = 0
-    for job in jobs:
-        total += 1
-        name = states.NAMES.get(job.state, "").lower()
-        if name in counts:
-            counts[name] += 1
-        if job.state == INACTIVE:
-            ends[job.result] += 1
+    by_state = Counter(job.state for job in jobs)
+    ends = Counter(job.result for job in jobs if job.state == INACTIVE)
+    counts = {name.lower(): by_state[state] for state, name in states.NAMES.items() if state != NEW}
     return {
-        "job_states": {**counts, "total": total},
+        "job_states": {**counts, "total": len(jobs)},
         "successful": ends[states.COMPLETED],
         "failed": ends[states.FAILED],
         "canceled": ends[states.CANCELED],

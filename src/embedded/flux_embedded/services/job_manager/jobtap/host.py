@@ -286,13 +286,9 @@ class Host:
 
     def perilog_start(self, id, kind, description, if_removed):
         job = self._job(id)
-        if kind == "prolog":
-            if job.state > RUN or job.start_pending or job.was_posted("start"):
-                raise OSError(errno.EINVAL, "it is too late for a prolog of this job")
-        elif job.state != CLEANUP:
-            raise OSError(errno.EINVAL, "an epilog needs a job in CLEANUP state")
-        open_now = sum(host.perilogs.count(job.id) for host in self.jobtap.hosts.values())
-        perilogs.check_room(open_now, job.id, kind)
+        begun = job.start_pending or job.was_posted("start")
+        loaded = (host.perilogs for host in self.jobtap.hosts.values())
+        perilogs.check_start(loaded, job.id, kind, job.state, begun)
         self.perilogs.started(Perilog(job.id, kind, description, if_removed))
         self.post(job, f"{kind}-start", {"description": description})
 
