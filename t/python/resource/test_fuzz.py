@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from shared import runs
 
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
-from flux.scheduler.testing import jobspec
+from flux.scheduler.testing import jobspec, make_R
 
 
 def one_of(values):
@@ -44,14 +44,7 @@ def maybe(strategy):
     return st.one_of(strategy, strategy, strategy, anything)
 
 
-BASE = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-2", "children": {"core": "0-3", "gpu": "0"}}],
-        "nodelist": ["n[0-2]"],
-        "properties": {"core": "1"},
-    },
-}
+BASE = make_R(3, 4, gpus=1, properties={"core": "1"})
 
 
 def bounded(function, *args):
@@ -128,11 +121,7 @@ def test_ids(ids, method):
 
 def test_many_ranks():
     """The most that R may name is still read in one go."""
-    R = {
-        "version": 1,
-        "execution": {"R_lite": [{"rank": "0-1048575", "children": {"core": "0-65535"}}]},
-    }
-    pool = ResourcePool(R)
+    pool = ResourcePool(make_R(1 << 20, 1 << 16))
     assert pool.dumps() == "rank[0-1048575]/core[0-65535]"
     request = pool.parse_resource_request(jobspec(nodes=1000000, cores=65536))
     assert pool.alloc(1, request).dumps() == "rank[0-999999]/core[0-65535]"

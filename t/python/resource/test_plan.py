@@ -300,28 +300,6 @@ def test_a_hold_is_lost_with_its_ranks_only():
     assert plan.stale() == [7]
 
 
-def test_a_promise_is_due_from_its_moment_on():
-    pool = make_pool(FOUR)
-    plan = pool.plan()
-    plan.reserve(1, job(pool, 2, cores=4), NOW + 10)
-    plan.hold(2, job(pool, 2, cores=4))  # an open one never is
-    assert [plan.due(NOW + time)[0] for time in (9, 10, 11)] == [[], [1], [1]]
-
-
-@pytest.mark.parametrize("endless, left", [([], 1), ([2], 1), ([3], 1), ([1, 1], 0), ([1, 2], 0)])
-def test_what_an_open_promise_of_three_nodes_leaves_to_others(endless, left):
-    """The nodes of one job without an end come free together. Of two nobody knows which ends first."""
-    pool = make_pool(FOUR)
-    for jobid, nodes in enumerate(endless):
-        pool.alloc(jobid, job(pool, nodes, cores=4, duration=0.0))
-    plan = pool.plan()
-    plan.hold(9, job(pool, 3, cores=4))
-    assert [plan.fits(job(pool, n, cores=4)) for n in (1, 2)] == [left >= 1, left >= 2]
-    plan.cancel(9)
-    free = 4 - sum(endless)
-    assert [plan.fits(job(pool, n, cores=4)) for n in (1, 2)] == [free >= 1, free >= 2]
-
-
 def test_a_copied_plan_promises_tokens_of_its_own():
     pool = make_pool(FOUR)
     plan = pool.plan()

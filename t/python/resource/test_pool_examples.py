@@ -9,21 +9,12 @@ from pool_model import ask
 
 from flux.resource import InfeasibleRequest, InsufficientResources
 from flux.scheduler.policies import Backfill
-from flux.scheduler.testing import FakeInstance
+from flux.scheduler.testing import FakeInstance, make_R
 
 
 def R(lite="0-11", racks=("0-3", "4-7", "8-11")):
-    return {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": lite, "children": {"core": "0-3"}}],
-            "nodelist": [f"n[{lite}]"],
-        },
-        "scheduling": {
-            "writer": "rackaware",
-            "racks": [{"name": "r" + ranks, "ranks": ranks} for ranks in racks],
-        },
-    }
+    racks = [{"name": "r" + ranks, "ranks": ranks} for ranks in racks]
+    return make_R(lite, 4, scheduling={"writer": "rackaware", "racks": racks})
 
 
 def load(srcdir, name):

@@ -83,20 +83,12 @@ def test_what_a_running_job_holds_of_them_is_passed_over():
     small = few.alloc(2, ask(few, cores=1))
     pool = pool_of(system_cores="0")
     pool.register_alloc(1, alloc)
-    part = {
-        "version": 1,
-        "execution": {"R_lite": [{"rank": "0", "children": {"core": "0-7", "gpu": "0-1"}}]},
-    }
-    pool.free(1, part)
+    pool.free(1, make_R("0", "0-7", "0-1"))
     pool.check()
     pool.register_alloc(2, small)  # core 0 alone: nothing of it is in the pool
     pool.check()
     pool.free(2, small, final=True)
-    rest = {
-        "version": 1,
-        "execution": {"R_lite": [{"rank": "1", "children": {"core": "0-7", "gpu": "0-1"}}]},
-    }
-    pool.free(1, rest, final=True)
+    pool.free(1, make_R("1", "0-7", "0-1"), final=True)
     pool.check()
     assert pool.alloc(3, ask(pool, slots=14))
 

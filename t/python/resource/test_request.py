@@ -11,6 +11,7 @@ from flux.resource.pool.inventory import matching_ranks
 from flux.resource.pool.masks import idset_text
 from flux.resource.request import Remembered
 from flux.resource.Rv1Pool import ResourceRequest
+from flux.scheduler.testing import make_R
 
 
 def vertex(kind, count=1, *children, **more):
@@ -216,14 +217,7 @@ def test_containers():
 
 # -- constraints -------------------------------------------------------------------------------------------
 
-R = {
-    "version": 1,
-    "execution": {
-        "R_lite": [{"rank": "0-3", "children": {"core": "0-1"}}],
-        "nodelist": ["node[0-3]"],
-        "properties": {"ssd": "0-1", "slow": "1-2", "+batch": "0,3"},
-    },
-}
+R = make_R(4, 2, hosts="node[0-3]", properties={"ssd": "0-1", "slow": "1-2", "+batch": "0,3"})
 
 
 @pytest.mark.parametrize(

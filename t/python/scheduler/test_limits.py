@@ -650,20 +650,9 @@ def test_another_offer_lets_in_no_more_jobs_than_fit():
 def test_a_job_that_loses_its_promise_to_a_limit_comes_back():
     """When its promised time comes, urgent jobs hold what it would need beside the share of the
     job ahead; it starts when they have ended."""
-    instance = FakeInstance(
-        R={
-            "version": 1,
-            "execution": {
-                "R_lite": [{"rank": "0-4", "children": {"core": "0"}}],
-                "nodelist": ["n[0-4]"],
-                "properties": {"y": "0-2", "x": "3-4"},
-                "starttime": 0,
-                "expiration": 0,
-            },
-        },
-        config={"limits": {"one": {"per": "user", "max": {"jobs": 3}}}},
-        estimates=False,
-    )
+    limits = {"one": {"per": "user", "max": {"jobs": 3}}}
+    there = R(5, 1, properties={"y": "0-2", "x": "3-4"})
+    instance = FakeInstance(R=there, config={"limits": limits}, estimates=False)
     instance.load("sched-backfill", "promise=2")
     y, x = ({"constraints": {"properties": [name]}} for name in "yx")
     instance.submit(nodes=2, duration=1000, userid=8, **y)

@@ -170,8 +170,8 @@ def test_free_of_an_unknown_job_is_ignored(rig):
     [
         {"version": 2},
         {},
-        {"version": 1, "execution": {"R_lite": [{"rank": "0", "children": {"core": "0-9"}}]}},
-        {"version": 1, "execution": {"R_lite": [{"rank": "99", "children": {"core": "0"}}]}},
+        R("0", "0-9"),
+        R("99", "0"),
         {"version": 1, "execution": {"R_lite": "x"}},
         "text",
         None,

@@ -171,35 +171,8 @@ MISTAKES = {
     "a call in the place of a function": (
         defines("def schedule(self): self.call_at(9, self.look_again())"), r"call_at\(\): expected a function, got None \(are there parentheses",
     ),
-    "a start() without super()": (
-        defines("def start(self, job, alloc, **told): pass"), r"Mine.start\(\) does not call super\(\).start\(\): no job is told",
-    ),
-    "an alloc_success() without super()": (
-        defines("def alloc_success(self, msg, R, annotations=None): self.seen = R"), r"super\(\).alloc_success\(\): no job is told that it starts",
-    ),
-    "an alloc_deny() without super()": (
-        defines("def alloc_deny(self, msg, note=None): self.log.info(note)"), r"super\(\).alloc_deny\(\): a job that is denied goes on waiting",
-    ),
-    "an alloc_cancel() without super()": (
-        defines("def alloc_cancel(self, msg): self.seen = msg"), r"super\(\).alloc_cancel\(\): a canceled job goes on waiting",
-    ),
     "an alloc() that drops the request": (
         defines("def alloc(self, request, jobid, *others): self.seen = jobid"), r"Mine.alloc\(\) does not use its request: the job is not answered",
-    ),
-    "a free() without super()": (
-        defines("def free(self, jobid, R, final): self.seen = jobid"), r"Mine.free\(\) does not call super\(\).free\(\): resources stay",
-    ),
-    "a cancel() without super()": (
-        defines("def cancel(self, jobid): self.seen = jobid"), r"Mine.cancel\(\) does not call super\(\).cancel\(\): a canceled job goes on",
-    ),
-    "a prioritize() without super()": (
-        defines("def prioritize(self, jobs): self.seen = jobs"), r"super\(\).prioritize\(\): priorities of waiting jobs stay",
-    ),
-    "a released() without super()": (
-        defines("def released(self): self.fresh = True"), r"super\(\).released\(\): a job may wait although it fits",
-    ),
-    "an expiration() without super()": (
-        defines("def expiration(self, msg, jobid, expiration): self.seen = jobid"), r"super\(\).expiration\(\): the request is not answered",
     ),
     "a name instead of names": (defines("keep_attributes = 'bank'"), r"Mine.keep_attributes='bank': expected names in a tuple: \('bank',\)"),
     "the class of a rule": (
@@ -328,6 +301,23 @@ MISTAKES = {
     "a module that is no Python": ("def schedule(:", "SyntaxError"),
     "a module with nothing in it": ("x = 1", r"mod_main\(\)"),
 }  # fmt: skip
+
+#: A method of the library that is overridden without super() -> what is said.
+WITHOUT_SUPER = {
+    "start(self, job, alloc, **told)": "no job is told that it starts",
+    "alloc_success(self, msg, R, annotations=None)": "no job is told that it starts",
+    "alloc_deny(self, msg, note=None)": "a job that is denied goes on waiting",
+    "alloc_cancel(self, msg)": "a canceled job goes on waiting",
+    "free(self, jobid, R, final)": "resources stay",
+    "cancel(self, jobid)": "a canceled job goes on",
+    "prioritize(self, jobs)": "priorities of waiting jobs stay",
+    "released(self)": "a job may wait although it fits",
+    "expiration(self, msg, jobid, expiration)": "the request is not answered",
+}
+for override, said in WITHOUT_SUPER.items():
+    name = override.partition("(")[0]
+    said = rf"Mine.{name}\(\) does not call super\(\).{name}\(\): {said}"
+    MISTAKES[f"{name}() without super()"] = defines(f"def {override}: self.seen = 1"), said
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ import pytest
 from flux.scheduler.command import cli, formatting, subcommand, topology
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.top import TopView, state_bar
+from flux.scheduler.testing import make_R
 
 NOW = 1795600000.0  # 2026-11-25T09:46:40Z
 
@@ -612,20 +613,11 @@ def test_check_config_reads_arguments_of_schedulers(
 
 
 def test_topology(flux_sched, tmp_path, monkeypatch):
-    R = {
-        "version": 1,
-        "execution": {
-            "R_lite": [{"rank": "0-1", "children": {"core": "0-3"}}],
-            "nodelist": ["n[0-1]"],
-        },
-    }
-    job = {
-        "R": json.dumps({**R, "execution": {"R_lite": [{"rank": "1", "children": {"core": "1"}}]}})
-    }
+    R = make_R(2, 4)
     answers = {
         "resource.status": {"offline": "", "drain": {"0": {}}},
         "job-list.list": {"jobs": [{"id": 1}]},
-        "job-info.lookup": job,
+        "job-info.lookup": {"R": json.dumps(make_R("1", "1"))},
         "job-manager.stats-get": {"housekeeping": {"running": {}}},
     }
     monkeypatch.setattr(
@@ -638,8 +630,7 @@ def test_topology(flux_sched, tmp_path, monkeypatch):
     visits = {"ƒ2": {"allocated": "1", "t_start": NOW}}
     tidied = {**answers, "job-list.list": {"jobs": []}}
     tidied["job-manager.stats-get"] = {"housekeeping": {"running": visits}}
-    lite = [{"rank": rank, "children": {"core": "0-3"}} for rank in "01"]  # n0 is free again
-    tidied["job-info.lookup"] = {"R": json.dumps({**R, "execution": {"R_lite": lite}})}
+    tidied["job-info.lookup"] = {"R": json.dumps(R)}  # n0 is free again
     out = flux_sched(["topology"], **{**tidied, "resource.status": {}})
     assert "n0 (rank 0): 4 cores; all free" in out
     assert "n1 (rank 1): 4 cores; 0 cores free" in out and "a ƒ2 (housekeeping): 4 cores" in out

@@ -1,34 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Walks over a backlog: what is left out makes no difference, and no job is forgotten."""
 
-import random
-
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.resource import ResourcePool
 from flux.resource.pool.placement import RoomCounts
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.policies.backfilling import BackfillInOrder
 from flux.scheduler.queue import Backlog
 from flux.scheduler.walk import EFFORT_PER_TURN
-
-NODES, CORES, GPUS = 12, 8, 2
-HALF = {"constraints": {"properties": ["half"]}}
-
-
-def spec(rng):
-    """A jobspec of whole nodes, or of cores and GPUs."""
-    keys = dict(HALF) if rng.random() < 0.3 else {}
-    if rng.random() < 0.95:
-        keys["duration"] = float(rng.choice([60, 300, 300, 900, 3600]))
-    kind = rng.random()
-    if kind < 0.4:
-        return jobspec(1, nodes=rng.choice([1, 2, 3, 6]), exclusive=True, **keys)
-    if kind < 0.7:
-        return jobspec(rng.choice([1, 4, 9]), cores=rng.choice([1, 3]), **keys)
-    return jobspec(1, nodes=rng.choice([1, 2, 4]), cores=rng.choice([2, 5, 8]), gpus=1, **keys)
-
 
 # -- who is examined -------------------------------------------------------------------------------
 
@@ -100,44 +80,6 @@ def test_nobody_waits_to_be_examined_once_all_have_left():
     assert backlog.stats(500.0)["unlooked_longest"] == 0.0
 
 
-class NoPromises:
-    """No promises, and room for all groups by counts. `looks`: number of looks for these."""
-
-    def __init__(self, backlog):
-        self.backlog, self.looks = backlog, 0
-
-    def groups_with_room(self):
-        self.looks += 1
-        return list(self.backlog.groups.values())
-
-    def due(self):
-        return []
-
-    def first_since(self, position):
-        return None
-
-    def too_long(self, job):
-        return None
-
-
-@pytest.mark.parametrize("starts", [0, 3])
-def test_groups_with_room_are_found_anew_only_after_starts(starts):
-    """Not for each job that cannot start although it may have room: its room is unknown, say."""
-    backlog = backlog_of(*[job(jobid, shape=jobid) for jobid in range(1, 101)])
-    looks(backlog)
-    promises = NoPromises(backlog)
-    backlog.wake(0.0)
-    for one in backlog.to_examine(lambda: 0.0, promises):
-        if one is None:
-            continue
-        if one.jobid <= 10 * starts and one.jobid % 10 == 0:
-            one.request.finalized = True
-            backlog.remove(one)
-        else:
-            backlog.block(one, alike=True, limit=0.0)
-    assert promises.looks == 1 + starts
-
-
 @pytest.mark.parametrize("size", [1000, 4000])
 def test_many_arrivals_are_skipped_in_turns_after_one_refused_job(size):
     """However many come at once, a pass gives way after it has passed over some of them."""
@@ -168,28 +110,6 @@ def test_waiting_jobs_go_before_many_arrivals_when_resources_are_freed():
 
 
 # -- room ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_room_is_as_much_as_can_be_allocated(seed):
-    rng = random.Random(seed)
-    pool = ResourcePool(R(NODES, CORES, GPUS, properties={"half": "0-5"}))
-    for jobid in range(20):
-        request = pool.parse_resource_request(spec(rng))
-        try:
-            pool.alloc(jobid, request)
-        except OSError:
-            pass
-        if rng.random() < 0.1:
-            pool.mark_down(str(rng.randrange(NODES)))
-        request = pool.parse_resource_request(spec(rng))
-        fits = RoomCounts(pool.impl).count(request.shape) >= request.shape.least_count
-        try:
-            pool.copy().alloc(999, request)
-        except OSError:
-            assert not fits
-        else:
-            assert fits
 
 
 def examined_after_an_end(monkeypatch, shapes):

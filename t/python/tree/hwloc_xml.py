@@ -7,6 +7,7 @@
 cores in it; `numa(gib)` takes the CPU set of the object it is attached to, unless `cpus` is given.
 """
 
+from functools import partial
 from xml.sax.saxutils import quoteattr
 
 
@@ -20,20 +21,9 @@ class Obj:
         self.attributes = attributes
 
 
-def machine(*below, **kw):
-    return Obj("Machine", *below, **kw)
-
-
-def pkg(*below, **kw):
-    return Obj("Package", *below, **kw)
-
-
-def die(*below, **kw):
-    return Obj("Die", *below, **kw)
-
-
-def group(*below, **kw):
-    return Obj("Group", *below, **kw)
+machine, pkg, die, group, bridge = (
+    partial(Obj, kind) for kind in ("Machine", "Package", "Die", "Group", "Bridge")
+)
 
 
 def l3(*below):
@@ -69,10 +59,6 @@ def gpu(*backends, **kw):
     return pci(
         *[osdev(backend, f"{backend.lower()}{i}") for i, backend in enumerate(backends)], **kw
     )
-
-
-def bridge(*below):
-    return Obj("Bridge", *below)
 
 
 def render(root, allowed=None):

@@ -18,55 +18,59 @@ from hwloc_xml import (
 )
 from shared import SRCDIR
 
+
+def leaf(cores, memory=None, gpus=None):
+    """A domain without levels: its cores and GPUs (idsets), its GiB of memory; None: none."""
+    found = {"cores": cores, "gpus": gpus, "memory": memory}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def level(name, *below, **own):
+    """A domain of a level of domains, and what is beside them."""
+    return {name: list(below), **own}
+
+
 #: name -> (XML, topology, cores, GPUs of the node; None: none)
 MACHINES = {
     # Two GPUs a socket, two threads a core; t2050 starts an instance with it.
     "two-socket-four-gpu": (
         (SRCDIR / "t" / "hwloc" / "two-socket-four-gpu.xml").read_text(encoding="utf-8"),
-        {
-            "socket": [
-                {"cores": "0-3", "gpus": "0-1", "memory": 64},
-                {"cores": "4-7", "gpus": "2-3", "memory": 64},
-            ]
-        },
+        level("socket", leaf("0-3", 64, "0-1"), leaf("4-7", 64, "2-3")),
         "0-7",
         "0-3",
     ),
     # Groups round pairs of packages that have memory: the level is called numa, as reference and rule have it.
     "boards": (
         render(machine(*[group(*[pkg(numa(4), *cores(2)) for _ in range(2)]) for _ in range(2)])),
-        {
-            "numa": [
-                {"socket": [{"cores": "0-1", "memory": 4}, {"cores": "2-3", "memory": 4}]},
-                {"socket": [{"cores": "4-5", "memory": 4}, {"cores": "6-7", "memory": 4}]},
-            ]
-        },
+        level(
+            "numa",
+            level("socket", leaf("0-1", 4), leaf("2-3", 4)),
+            level("socket", leaf("4-5", 4), leaf("6-7", 4)),
+        ),
         "0-7",
         None,
     ),
     # The same without memory of their own: Group.
     "boards-one-memory": (
         render(machine(numa(64), *[group(*[pkg(*cores(2)) for _ in range(2)]) for _ in range(2)])),
-        {
-            "Group": [
-                {"socket": [{"cores": "0-1"}, {"cores": "2-3"}]},
-                {"socket": [{"cores": "4-5"}, {"cores": "6-7"}]},
-            ],
-            "memory": 64,
-        },
+        level(
+            "Group",
+            level("socket", leaf("0-1"), leaf("2-3")),
+            level("socket", leaf("4-5"), leaf("6-7")),
+            memory=64,
+        ),
         "0-7",
         None,
     ),
     # Dies are a level of their own; the one NUMA node over both packages is none, its bytes are the node's.
     "dies-one-memory": (
         render(machine(numa(100), *[pkg(*[die(*cores(2)) for _ in range(2)]) for _ in range(2)])),
-        {
-            "socket": [
-                {"Die": [{"cores": "0-1"}, {"cores": "2-3"}]},
-                {"Die": [{"cores": "4-5"}, {"cores": "6-7"}]},
-            ],
-            "memory": 100,
-        },
+        level(
+            "socket",
+            level("Die", leaf("0-1"), leaf("2-3")),
+            level("Die", leaf("4-5"), leaf("6-7")),
+            memory=100,
+        ),
         "0-7",
         None,
     ),
@@ -77,14 +81,14 @@ MACHINES = {
                 pkg(l3(numa(8), *cores(2)), l3(numa(8), *cores(2), bridge(gpu("RSMI", "OpenCL"))))
             )
         ),
-        {"numa": [{"cores": "0-1", "memory": 8}, {"cores": "2-3", "gpus": "0", "memory": 8}]},
+        level("numa", leaf("0-1", 8), leaf("2-3", 8, "0")),
         "0-3",
         "0",
     ),
     # A memory-only node at the machine is no level, and its bytes are not counted.
     "cxl-memory": (
         render(machine(numa(512, cpus=""), *[pkg(numa(64), *cores(4)) for _ in range(2)])),
-        {"socket": [{"cores": "0-3", "memory": 64}, {"cores": "4-7", "memory": 64}]},
+        level("socket", leaf("0-3", 64), leaf("4-7", 64)),
         "0-7",
         None,
     ),
@@ -96,22 +100,11 @@ MACHINES = {
                 pkg(numa(64), numa(16), *cores(4), bridge(gpu("RSMI"))),
             )
         ),
-        {
-            "socket": [
-                {
-                    "numa": [
-                        {"cores": "0-3", "gpus": "0", "memory": 64},
-                        {"cores": "0-3", "gpus": "0", "memory": 16},
-                    ]
-                },
-                {
-                    "numa": [
-                        {"cores": "4-7", "gpus": "1", "memory": 64},
-                        {"cores": "4-7", "gpus": "1", "memory": 16},
-                    ]
-                },
-            ]
-        },
+        level(
+            "socket",
+            level("numa", leaf("0-3", 64, "0"), leaf("0-3", 16, "0")),
+            level("numa", leaf("4-7", 64, "1"), leaf("4-7", 16, "1")),
+        ),
         "0-7",
         "0-1",
     ),
@@ -133,7 +126,7 @@ MACHINES = {
                 )
             )
         ),
-        {"cores": "0-1", "gpus": "0-11", "memory": 9},
+        leaf("0-1", 9, "0-11"),
         "0-1",
         "0-11",
     ),
@@ -147,7 +140,7 @@ MACHINES = {
             ),
             allowed=0b111100,
         ),
-        {"socket": [{"cores": "0-1", "memory": 2}, {"cores": "2", "memory": 2}], "gpus": "0"},
+        level("socket", leaf("0-1", 2), leaf("2", 2), gpus="0"),
         "0-2",
         "0",
     ),
@@ -158,14 +151,14 @@ MACHINES = {
                 pkg(numa(1), *cores(2)), pkg(numa(1), *cores(2)), osdev("CUDA"), bridge(gpu("CUDA"))
             )
         ),
-        {"socket": [{"cores": "0-1", "memory": 1}, {"cores": "2-3", "memory": 1}], "gpus": "0-1"},
+        level("socket", leaf("0-1", 1), leaf("2-3", 1), gpus="0-1"),
         "0-3",
         "0-1",
     ),
     # OS devices and not one PCI device: no GPUs.
     "no-pci": (
         render(machine(pkg(numa(1), *cores(2)), osdev("CUDA"), osdev("OpenCL"))),
-        {"cores": "0-1", "memory": 1},
+        leaf("0-1", 1),
         "0-1",
         None,
     ),
@@ -177,10 +170,7 @@ MACHINES = {
                 pkg(numa(1), *cores(2), bridge(gpu("CUDA", "NVML", pci_class="0700"), gpu("CUDA"))),
             )
         ),
-        {
-            "socket": [{"cores": "0-1", "memory": 1}, {"cores": "2-3", "gpus": "2", "memory": 1}],
-            "gpus": "0-1",
-        },
+        level("socket", leaf("0-1", 1), leaf("2-3", 1, "2"), gpus="0-1"),
         "0-3",
         "0-2",
     ),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Random bytes: a result or a RuntimeError, and this process survives."""
 
+import itertools
 import os
 import random
 import re
@@ -95,32 +96,19 @@ def test_changed_documents(hwloc, seed):
     assert outcomes == {"refused", "read"}
 
 
-def abort(binding, data):
-    os.abort()
+ACCIDENTS = {
+    "abort": lambda *args: os.abort(),
+    "segfault": lambda *args: os.kill(os.getpid(), signal.SIGSEGV),
+    "memory": lambda *args: [bytearray(1 << 26) for _ in itertools.count()],
+    "exit": lambda *args: os._exit(0),
+    "exception": lambda *args: {}["x"],
+}
 
 
-def segfault(binding, data):
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def eat_memory(binding, data):
-    hoard = []
-    while True:
-        hoard.append(bytearray(1 << 26))
-
-
-def leave(binding, data):
-    os._exit(0)
-
-
-def raise_something(binding, data):
-    raise KeyError("x")
-
-
-@pytest.mark.parametrize("accident", [abort, segfault, eat_memory, leave, raise_something])
+@pytest.mark.parametrize("accident", ACCIDENTS)
 def test_a_crash_of_libhwloc_is_an_error(hwloc, monkeypatch, accident):
     """Some documents make libhwloc crash, other ones in each release: the accident is played."""
-    monkeypatch.setattr(xml, "_read", accident)
+    monkeypatch.setattr(xml, "_read", ACCIDENTS[accident])
     monkeypatch.setattr(xml, "MAX_MEMORY_BYTES", 1 << 27)
     with pytest.raises(RuntimeError, match="libhwloc gave up on it"):
         topology_from_xml(documents()[0])

@@ -219,12 +219,6 @@ def test_the_first_entry_that_names_a_rank_counts():
     assert alloc(pool, 1, "slot=4/socket{x}") == "rank[0-1]/core[0-7],gpu[0-1]"
 
 
-def test_a_container_with_nothing_granted_is_none():
-    pool = TreePool(topo_R((1, "4-7", "0-1", TWO)))
-    assert alloc(pool, 1, "slot=2/socket{x}") == "InfeasibleRequest"
-    assert alloc(pool, 1, "slot/socket{x}") == "rank0/core[4-7],gpu1"
-
-
 def test_an_empty_domain_is_a_domain_of_nothing():
     pool = TreePool(topo_R((1, "0-3", "0", {"tray": [{}, {"gpus": "0"}, {"cores": "0-3"}]})))
     assert alloc(pool, 1, "slot=2/tray{x}") == "InfeasibleRequest"
