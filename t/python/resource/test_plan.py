@@ -13,7 +13,6 @@ from pool_model import Ask, R_of
 
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
-from flux.resource.plan import bound_strategy
 from flux.resource.plan.tokens import TokenPlan
 from flux.resource.pool.masks import members, popcount
 
@@ -588,24 +587,3 @@ def test_a_plan_takes_promises_over_from_another():
     assert list(other.promises()) == [-1, -2]
     assert other.promises()[-1] == (NOW + 5, NOW + 15)
     assert other.earliest(job(pool, 1, 1, 2, duration=10.0)) == NOW + 15
-
-
-def test_of_promises_on_ranks_only_those_with_free_resources_are_searched_for(monkeypatch):
-    """A search reads each rank: with thousands of ranks and promises that cost 100 ms after each end."""
-    pool = make_pool([(set(range(8)), set())] * 4)
-    plan = pool.plan()
-    for jobid in range(1, 5):
-        pool.alloc(jobid, job(pool, 1, cores=6, duration=100.0 + jobid))
-    jobids = list(range(10, 40))
-    for jobid in jobids:
-        request = job(pool, 1, cores=2 if jobid == 30 else 3 + jobid % 5, duration=200.0)
-        plan.reserve(jobid, request, plan.earliest(request, after=NOW + 50))
-    assert not plan.is_counted
-    monkeypatch.setattr(bound_strategy, "MANY_RANKS", 4)
-    room, searched = plan._current._ranks.room, []
-    find = room.first_to_start
-    monkeypatch.setattr(
-        room, "first_to_start", lambda row, *args: searched.extend(row) or find(row, *args)
-    )
-    assert plan.advance_in_turn(jobids) == (21, [20], NOW)
-    assert len(searched) == 1

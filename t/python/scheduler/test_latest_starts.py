@@ -177,39 +177,6 @@ def test_a_job_that_can_never_run_is_denied(args):
     assert rig.started() == [1]
 
 
-@pytest.mark.parametrize("what", ["1/0", "float('nan')", "None", "'x'", "-1", "1e99"])
-@pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
-def test_what_a_function_of_a_site_says_changes_order_only(tmp_path, option, what):
-    (tmp_path / "site.py").write_text(f"def f(scheduler, job):\n    return {what}\n")
-    rig = rig_with("within=1h", "rank=expansion", f"{option}={tmp_path / 'site.py'}:f")
-    rig.alloc({1: whole(3, 100), 2: whole(4, 50)})
-    rig.alloc((3, 4), whole(1, 50))
-    assert rig.started() == [1, 3]
-    rig.free(1)
-    rig.free(3)
-    assert rig.started()[:3] == [1, 3, 2]
-    errors = rig.logged(3)
-    wrong = ["1/0", "'x'"] if option == "predict" else ["1/0", "'x'", "None", "float('nan')"]
-    assert len(errors) == (what in wrong), errors
-
-
-def test_a_site_derives_from_it():
-    class LongestFirst(Backfill):
-        def rank(self, job):
-            return -self.expected_run(job)
-
-        def latest_start(self, job):
-            return job.t_submit + (60 if job.resource_request.nnodes > 1 else 600)
-
-    rig = Rig(R(4, 4), LongestFirst, "promise=all")
-    begin = rig.now
-    rig.arrive(1, whole(4, 50))
-    rig.alloc({2: whole(4, 10), 3: whole(1, 20), 4: whole(4, 30)})
-    assert [rig.shown(id)["t_latest"] - begin for id in (2, 3, 4)] == [60, 600, 70]
-    rig.free(1)
-    assert rig.started() == [1, 4]
-
-
 @pytest.mark.parametrize(
     "args, kind", [(["candidates=shortest"], "promised"), (["rank=shortest"], "planned")]
 )

@@ -634,19 +634,6 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
     }
 
 
-def test_another_offer_lets_in_no_more_jobs_than_fit():
-    rig = load(Fifo, (), {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
-    rig.arrive((1, 2, 3, 4), spec(2), userid=8)
-    rig.alloc(range(5, 105), spec(6), userid=7)
-    assert rig.started() == [1, 2, 3, 4]
-    admitted = []
-    take = rig.sched.admission.deferred.take
-    rig.sched.admission.deferred.take = lambda job: (admitted.append(job.jobid), take(job))
-    rig.free(1)
-    assert rig.started() == [1, 2, 3, 4, 5]
-    assert admitted == [5]
-
-
 def test_a_job_that_loses_its_promise_to_a_limit_comes_back():
     """When its promised time comes, urgent jobs hold what it would need beside the share of the
     job ahead; it starts when they have ended."""

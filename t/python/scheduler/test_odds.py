@@ -206,6 +206,7 @@ def test_behind_a_job_without_a_limit_a_start_may_be_likely():
     begun = rig.success(1)["R"]["execution"]["starttime"]
     answer = rig.answer("when", jobspec=jobspec(1, duration=10))
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
+    assert answer["reason"] == "a job without a time limit is in the way"
     assert answer["t_likely"] == begun + 40
     assert answer["t_p90"] == begun + 40 + UNKNOWN_MISS * LEAST_WIDTH_S
 

@@ -92,14 +92,6 @@ def test_what_happens_in_the_copy_is_not_seen_outside(monkeypatch):
             os.waitpid(pid, os.WNOHANG)
 
 
-def test_behind_a_job_without_a_limit_nothing_is_known():
-    rig = Rig(R(1, 4), Fifo)
-    rig.alloc(1, jobspec(4))
-    answer = rig.answer("when", jobspec=small())
-    assert (answer["verdict"], answer["start"]) == ("unknown", None)
-    assert answer["reason"] == "a job without a time limit is in the way"
-
-
 def test_a_promise_that_will_not_be_kept_is_no_expected_start():
     """Job 3 goes ahead of job 2 once job 1 has ended: its user is no longer over the soft limit."""
     limits = {"user": {"per": "user", "max": {"nodes": 3}, "soft": True}}

@@ -92,30 +92,6 @@ def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monke
     assert 1 <= len(rig.sched.facts) <= 2
 
 
-@pytest.mark.parametrize("jobs", [20, 80])
-def test_one_job_is_refused_for_all_that_want_more_gpus_than_are_free(monkeypatch, jobs):
-    """With promises bound to ranks, no job of a series of equal but ever shorter jobs is tried while too few ranks
-    are free, or left by promises."""
-    rig = Rig(R(4, 4, gpus=1), "sched-backfill")
-    rig.alloc(1, jobspec(3, cores=1, gpus=1, duration=100))
-    rig.alloc(2, jobspec(4, cores=1, gpus=1, duration=50))  # is promised all GPUs
-    rig.alloc(3, jobspec(1, cores=1, gpus=0, duration=900))
-    assert set(rig.started()) == {1, 3} and not rig.sched.decision.plan.is_counted
-    tried = []
-    allocate = rig.sched.allocate
-    monkeypatch.setattr(
-        rig.sched, "allocate", lambda job, *args: tried.append(job.jobid) or allocate(job, *args)
-    )
-    for jobid in range(10, 10 + jobs):
-        rig.alloc(jobid, jobspec(2, cores=1, gpus=1, duration=500 - jobid))
-        rig.alloc(jobid + 100, jobspec(1, cores=1, gpus=1, duration=800 - jobid))
-    rig.settle()
-    tried.clear()
-    rig.free(3)
-    assert set(rig.started()) == {1, 3}
-    assert len(tried) <= 4
-
-
 def test_a_promise_that_comes_due_in_vain_keeps_its_place():
     """Jobs promised the time after it wait longer, too."""
     rig = Rig(R(4, 4), "sched-backfill", "reservations=unlimited")

@@ -78,16 +78,6 @@ def test_canceled_ones_do_not_pile_up(rig):
     assert len(timers._due) <= 128
 
 
-def test_a_clock_that_was_set_is_noticed(rig, monkeypatch):
-    """The watcher counts seconds regardless of steps of the clock."""
-    timers = rig.sched._host.timers
-    monkeypatch.setattr(timers, "_longest", 60.0)
-    armed = []
-    monkeypatch.setattr(timers._watcher, "reset", lambda after: armed.append(after))
-    rig.sched.call_at(rig.now + 3600, note(rig, "late"))
-    assert armed == [60.0]
-
-
 def test_what_a_function_raises_is_logged_and_counted(rig):
     rig.start = rig.now
 

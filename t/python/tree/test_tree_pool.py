@@ -103,16 +103,6 @@ def test_a_topology_of_another_machine_is_logged(topo, lines):
     assert log.lines == lines
 
 
-def test_deep_topology_is_refused():
-    topo = {"cores": "0-7"}
-    for _ in range(200):
-        topo = {"box": [topo]}
-    with pytest.raises(ValueError, match="levels"):
-        TreePool(topo_R((1, "0-7", "", topo)))
-    with pytest.raises(ValueError):
-        TreePool(json.dumps(two_sockets())[:-1] + "]" * 9)
-
-
 def test_text_and_object_are_the_same():
     R = two_sockets()
     for form in (TreePool(json.dumps(R)), TreePool._impl_map[1](json.dumps(R))):
