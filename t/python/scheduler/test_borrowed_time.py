@@ -161,13 +161,22 @@ def parts_of_nodes(chance, queue):
     return asked
 
 
+def parts_by_user(chance, queue):
+    """As before, of three users, who share no node."""
+    return {**parts_of_nodes(chance, queue), "userid": 1000 + chance.randrange(3)}
+
+
+SHARING = {"sharing": {"all": {"mode": "user"}}}
+
+
 @pytest.mark.parametrize("cancels", [False, True], ids=["", "cancels"])
 @pytest.mark.parametrize(
     "kind, seed, policy",
     [(whole_nodes, seed, policy) for seed in (0, 1, 3) for policy in POLICIES]
     + [(parts_of_nodes, seed, policy) for seed in (0, 3, 5) for policy in POLICIES]
     + [(whole_nodes, seed, ALL) for seed in (1, 3, 11)]
-    + [(parts_of_nodes, seed, ALL) for seed in (0, 6, 11)],
+    + [(parts_of_nodes, seed, ALL) for seed in (0, 6, 11)]
+    + [(parts_by_user, seed, policy) for seed in (0, 2, 10) for policy in (*POLICIES, ALL)],
 )
 def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
     kind, seed, policy, cancels
@@ -181,8 +190,9 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
         "low": {"rank": 1, "queues": ["low"], "into-promises": seed % 2 == 0, "wait": "1h"},
     }
     queues = {"batch": {}, "standby": {}, "low": {}}
-    R = make_R(8, 4, gpus=1) if kind is parts_of_nodes else None
-    instance = FakeInstance(8, 4, R=R, config=tables(queues=queues, **classes), estimates=False)
+    R = None if kind is whole_nodes else make_R(8, 4, gpus=1)
+    config = {**tables(queues=queues, **classes), **(SHARING if kind is parts_by_user else {})}
+    instance = FakeInstance(8, 4, R=R, config=config, estimates=False)
     instance.load(*policy)
     told, jobs, lent = {}, [], set()
     for _ in range(80):
@@ -257,6 +267,25 @@ def test_where_no_promise_is_kept_at_its_time_nobody_borrows(policy):
 def test_a_job_borrows_that_runs_long_enough_and_may_end(more, nodes, borrows):
     borrower = lend(make(config=config(**more)), nodes)[2]
     assert borrower.state == ("running" if borrows else "pending")
+
+
+@pytest.mark.parametrize(
+    "whole, user, borrows", [(True, OTHER, True), (False, None, True), (False, OTHER, False)]
+)
+@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
+def test_where_users_share_no_node_a_job_borrows_of_one_that_could_share_it(
+    policy, whole, user, borrows
+):
+    """Or of one that takes whole nodes. It would exclude others from the rest of these nodes."""
+    instance = make(*policy, config={**config(), **SHARING}, nodes=2)
+    parts = {"exclusive": False, "nodes": None}
+    batch(instance, 1, duration=1000)
+    taker = batch(instance, 2) if whole else batch(instance, slots=7, **parts)
+    borrower = standby(instance, slots=2, userid=user, duration=50000, **parts)
+    assert borrower.state == ("running" if borrows else "pending")
+    instance.advance(1005)
+    assert taker.t_start == pytest.approx(instance.start_time + 1000, abs=2)
+    assert (borrower.note or "").startswith("preempted for ") == borrows
 
 
 def test_no_more_borrow_of_a_job_than_may_end_for_it():

@@ -112,8 +112,7 @@ class Loan(Preemption):
         ):
             pool.free(jobid)
             return None
-        plan.pin(self.taker)
-        self._promised_ranks = plan.ranks_of(self.taker) or 0
+        self._pin(plan)
         self.victims[jobid] = victim
         self.held.add(jobid)
         self._running.enter(job, terms).gives_way_to = self
@@ -159,6 +158,11 @@ class Loan(Preemption):
 
     # -- its promise -------------------------------------------------------------------------------
 
+    def _pin(self, plan: Plan) -> None:
+        """Keep the promise on the ranks that it is bound to: the borrowers are there."""
+        plan.pin(self.taker)
+        self._promised_ranks = plan.ranks_of(self.taker) or 0
+
     def review(self, plan: Plan) -> None:
         """Follow changes of the promise. Costs a look-up."""
         now, has_promise = self._host.now(), plan.has(self.taker)
@@ -178,6 +182,7 @@ class Loan(Preemption):
     def _promise_moved(self, plan: Plan, start: float) -> None:
         """Update the borrowers: those run on that end before the promise, or have resources that are
         not part of it."""
+        self._pin(plan)
         self.expected, end, within = start, plan.promises()[self.taker][1], list[int]()
         for jobid in self.held:
             self._drop_rest(jobid)
@@ -204,7 +209,6 @@ class Loan(Preemption):
             plan.reserve(self.taker, request, self.expected)
         except InsufficientResources:
             return
-        plan.pin(self.taker)
         self._promise_moved(plan, self.expected)
 
     def keeps_promise(self, plan: Plan) -> bool:
@@ -413,7 +417,7 @@ class Loans(Part):
         cls, request, now = terms.cls, job.resource_request, self._host.now()
         if cls is None or not cls.into_promises or cls.log_only:
             return None
-        if not self._host.decision.keeps_times or request.tokens or request.claimant is not None:
+        if not self._host.decision.keeps_times or request.tokens:
             return None
         first = now + terms.after + cls.grace + self._running.kill_time()
         limit = now + request.duration if request.duration > 0 else inf
@@ -426,7 +430,7 @@ class Loans(Part):
             ],
             reverse=True,
         )
-        lenders = (one for one in promises if self._may_borrow(terms, one[2]))
+        lenders = (one for one in promises if self._may_borrow(job, terms, one[2]))
         for start, end, taker in islice(lenders, MOST_TRIED):
             if plan.fits(request, duration=start - now, jobid=job.jobid):
                 loan: Loan | None = self._active.get(taker)
@@ -446,11 +450,14 @@ class Loans(Part):
                     return alloc
         return None
 
-    def _may_borrow(self, terms: PreemptionTerms, taker: int) -> bool:
+    def _may_borrow(self, job: PendingJob, terms: PreemptionTerms, taker: int) -> bool:
         """Whether a job on these terms may run in the time promised to `taker`."""
         other, lent = self._waiting.get(taker), self._active.get(taker)
-        if other is None or other.job.resource_request.claimant is not None:
+        if other is None:
             return False
+        own, promised = job.resource_request, other.job.resource_request
+        if own.claimant not in (None, promised.claimant) and not promised.shape.exclusive:
+            return False  # it would exclude others from ranks that they may share with the promised job
         if not terms.rank < other.terms.rank or self._host.pending(taker) is None:
             return False
         # After a reload the requests of borrowers are unknown.
