@@ -34,15 +34,8 @@ _OF_JOBS.update(
     STATE_PENDING=states.PENDING, STATE_RUNNING=states.RUNNING, STATE_ACTIVE=states.ACTIVE
 )
 _OF_JOBS.update({f"RESULT_{name}": result for result, name in states.RESULT_NAMES.items()})
-for _name in (
-    "URGENCY_MIN",
-    "URGENCY_MAX",
-    "URGENCY_HOLD",
-    "URGENCY_DEFAULT",
-    "URGENCY_EXPEDITE",
-    "PRIORITY_MAX",
-):
-    _OF_JOBS[_name] = getattr(states, _name)
+_bounds = (name for name in vars(states) if name.startswith(("URGENCY_", "PRIORITY_")))
+_OF_JOBS.update({name: getattr(states, name) for name in _bounds})
 globals().update({f"FLUX_JOB_{name}": number for name, number in _OF_JOBS.items()})
 FLUX_JOB_PRIORITY_MIN = 0
 

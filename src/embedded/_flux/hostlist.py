@@ -1,6 +1,7 @@
 """Ordered lists of host names (RFC 29)."""
 
 import errno
+from collections import Counter
 
 from _flux.ffi import pointer_to
 from _flux.function import failure, function, functions, nothing
@@ -71,12 +72,9 @@ def hostlist_find(hl, hostname):
 @function
 def hostlist_delete(hl, hosts):
     """int hostlist_delete (struct hostlist *hl, const char *hosts)"""
-    wanted = {}
-    for name in _decode(hosts):
-        wanted[name] = wanted.get(name, 0) + 1
-    kept = []
+    wanted, kept = Counter(_decode(hosts)), []
     for name in hl.hosts:
-        if wanted.get(name):
+        if wanted[name]:
             wanted[name] -= 1
         else:
             kept.append(name)

@@ -168,7 +168,9 @@ class ResourceCount:
         value = self.min
         while self.max is None or value <= self.max:
             yield value
-            if self.operator == "*":
+            if self.operator == "+":
+                value += self.operand
+            elif self.operator == "*":
                 value *= self.operand
             elif value.bit_length() * self.operand > 4096:
                 return  # past every limit; the power itself might be huge
@@ -177,18 +179,10 @@ class ResourceCount:
 
     def __iter__(self) -> Iterator[int]:
         """Yield accepted values in ascending order; unbounded if the count is."""
-        if self.values is not None:
-            for low, high in self.values:
-                for value in range(low, high + 1):
-                    yield value
-        elif self.operator != "+":
-            for value in self._growing():
-                yield value
-        else:
-            value = self.min
-            while self.max is None or value <= self.max:
-                yield value
-                value += self.operand
+        if self.values is None:
+            yield from self._growing()
+        for low, high in self.values or ():
+            yield from range(low, high + 1)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, int):
@@ -282,20 +276,16 @@ def multiply(outer: ResourceCount, inner: ResourceCount) -> ResourceCount:
         raise ValueError(f"RFC 14 count: {outer.min} times {inner.min} is too large")
     if outer.fixed and inner.fixed:
         return ResourceCount(outer.min * inner.min, outer.min * inner.min)
-    if outer.fixed:
-        outer, inner = inner, outer
-        swapped = True
-    else:
-        swapped = False
-    if inner.fixed:
-        factor = inner.min
+    count, other = (inner, outer) if outer.fixed else (outer, inner)
+    if other.fixed:
+        factor = other.min
         if factor == 1:
-            return outer
-        if outer.values is None and outer.operator != "^" and type(outer) is ResourceCount:
+            return count
+        if count.values is None and count.operator != "^" and type(count) is ResourceCount:
             return ResourceCount(
-                outer.min * factor,
-                None if outer.max is None else outer.max * factor,
-                outer.operator,
-                outer.operand * factor if outer.operator == "+" else outer.operand,
+                count.min * factor,
+                None if count.max is None else count.max * factor,
+                count.operator,
+                count.operand * factor if count.operator == "+" else count.operand,
             )
-    return CountProduct(inner, outer) if swapped else CountProduct(outer, inner)
+    return CountProduct(outer, inner)
