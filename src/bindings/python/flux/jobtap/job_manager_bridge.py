@@ -31,13 +31,7 @@ from flux.jobtap import (
     thread_guard,
     validation,
 )
-from flux.jobtap.callbacks import (
-    CallbackArgs,
-    FrozenDict,
-    FrozenList,
-    drop_ignored,
-    read_answer,
-)
+from flux.jobtap.callbacks import CallbackArgs, FrozenDict, FrozenList, drop_ignored, read_answer
 from flux.jobtap.errors import (
     BAD_ANNOTATIONS,
     FAILURES,
@@ -60,9 +54,8 @@ from flux_engine.formats.states import DEPEND, INACTIVE, NEW, PRIORITY, PRIORITY
 C_PRIORITY_UNAVAIL = -2
 
 _loaded: dict[int, PluginHost] = {}  # key -> PluginHost
-_services: dict[
-    int, tuple[PluginHost, Callable[..., Any], str]
-] = {}  # number -> (PluginHost, callback, topic)
+#: number -> (PluginHost, callback, topic)
+_services: dict[int, tuple[PluginHost, Callable[..., Any], str]] = {}
 _numbers = iter(range(1, 1 << 62))
 #: Jobs submitted earlier may have dependencies, prologs and epilogs from before a restart.
 _STARTED = time.time()
@@ -232,9 +225,8 @@ class PluginHost:
         #: the name in messages: the plugin's, or its file's before there is a plugin
         self.name = self.basename = os.path.basename(_string(lib.flux_plugin_get_path(p)))
         self._registered = {"conf.update"}
-        self.aux: dict[
-            tuple[int, str], AuxEntry
-        ] = {}  # (job, name) -> ffi handle of its entry, kept alive
+        #: (job, name) -> its entry, whose ffi handle is kept alive
+        self.aux: dict[tuple[int, str], AuxEntry] = {}
         self.perilogs = Perilogs(self._finish, lambda text: self.log(LOG_ERR, f"jobtap: {text}"))
         self._numbers: list[int] = []
         self._flags = JobTable()  # the flags set by this plugin

@@ -106,8 +106,7 @@ class Plugin:
         """
         if mode not in (None, "none", "state", "-state"):
             raise OSError(
-                errno.EINVAL,
-                f"set_load_sort_order: {mode!r}: expected 'state', '-state' or 'none'",
+                errno.EINVAL, f"set_load_sort_order: {mode!r}: expected 'state', '-state' or 'none'"
             )
         self._host.set_load_sort_order(mode or "none")
 

@@ -57,8 +57,7 @@ def without_environment(jobspec):
     """The jobspec as the scheduler and plugins see it: the environment is large and private."""
     attributes = jobspec["attributes"]
     system = attributes.get("system") or {}
-    if "environment" not in system:
-        if "system" in attributes:
-            return jobspec
+    if "environment" not in system and "system" in attributes:
+        return jobspec
     system = {key: value for key, value in system.items() if key != "environment"}
     return {**jobspec, "attributes": {**attributes, "system": system}}

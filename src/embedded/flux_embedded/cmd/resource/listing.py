@@ -21,10 +21,7 @@ HEADINGS = {
 }
 _COLUMNS = "{state:>10} ?+:{queue:<5} ?:{propertiesx:<10.10+} {nnodes:>6} +:{ncores:>6} "
 FORMATS = {
-    "default": (
-        "Default flux-resource list format string",
-        _COLUMNS + "?+:{ngpus:>5} {nodelist}",
-    ),
+    "default": ("Default flux-resource list format string", _COLUMNS + "?+:{ngpus:>5} {nodelist}"),
     "rlist": ("Format including resource list details", _COLUMNS + "?:+{ngpus:>5} {rlist}"),
 }
 #: The states of ranks, in order; those shown without --states are all but "allocated".
@@ -35,10 +32,7 @@ ONLINE = {"online", "offline"}
 _STATUS = "{state:>12} {color_up}{up:>2}{color_off} {nnodes:>6} "
 STATUS_FORMATS = {
     "default": ("Default flux-resource status format string", _STATUS + "{nodelist}"),
-    "long": (
-        "Long flux-resource status format string",
-        _STATUS + "+:{reason:<30.30} {nodelist}",
-    ),
+    "long": ("Long flux-resource status format string", _STATUS + "+:{reason:<30.30} {nodelist}"),
 }
 _DRAINED = "{timestamp!d:%b%d %R::<12} {state:<8.8} "
 DRAIN_FORMATS = {

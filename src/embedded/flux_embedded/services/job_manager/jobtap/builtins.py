@@ -226,10 +226,6 @@ def never(p, entry, reason):
 # -- .begin-time ------------------------------------------------------------------------------------------
 
 
-def begin_time_init(p):
-    p.add_handler("job.dependency.begin-time", begin_time)
-
-
 def begin_time(p, topic, args):
     value = args["dependency"].get("value")
     try:
@@ -254,10 +250,6 @@ DURATION = "attributes.system.duration"
 QUEUE = "attributes.system.queue"
 
 
-def update_duration_init(p):
-    p.add_handler(f"job.update.{DURATION}", update_duration)
-
-
 def update_duration(p, topic, args):
     duration = args["updates"][DURATION]
     if type(duration) not in (int, float):
@@ -269,10 +261,6 @@ def update_duration(p, topic, args):
             p.error("only the instance owner can update the duration of a running job")
         return None
     return {"validated": True}
-
-
-def queue_init(p):
-    p.add_handler(f"job.update.{QUEUE}", update_queue)
 
 
 def update_queue(p, topic, args):
@@ -306,14 +294,18 @@ def priority_init(p):
         p.add_handler(topic, lambda p, topic, args: {"priority": args["urgency"]})
 
 
+def _handling(topic, callback):
+    return lambda p: p.add_handler(topic, callback)
+
+
 #: In load order.
 BUILTINS = {
     ".priority-default": priority_init,
     ".limit-job-size": job_size_init,
     ".limit-duration": limit_duration_init,
     ".dependency-after": after_init,
-    ".begin-time": begin_time_init,
+    ".begin-time": _handling("job.dependency.begin-time", begin_time),
     ".validate-duration": lifetime_init,
-    ".update-duration": update_duration_init,
-    ".update-queue": queue_init,
+    ".update-duration": _handling(f"job.update.{DURATION}", update_duration),
+    ".update-queue": _handling(f"job.update.{QUEUE}", update_queue),
 }
