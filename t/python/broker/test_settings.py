@@ -51,6 +51,11 @@ def test_dates_are_refused():
         config.parse_setting("x=nan")
 
 
+def test_arrays_have_one_type():
+    with pytest.raises(config.ConfigError, match="here: array type mismatch"):
+        config.parse_toml("[a]\nx = [[1], [1, 'b']]", "here")
+
+
 def test_files(tmp_path):
     (tmp_path / "b.toml").write_text("[x]\nb = 1\n")
     (tmp_path / "a.toml").write_text("[x]\na = 1\nb = 2\n")

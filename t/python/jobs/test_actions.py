@@ -440,6 +440,11 @@ def test_update_queue_refused(queues):
     assert queues.jm.jobs.active[other].jobspec["attributes"]["system"]["constraints"] == both
     with pytest.raises(OSError, match="job appears to have non-queue constraints"):
         move(queues, other, "b")
+    change = {"enable": False, "all": False, "name": "b", "reason": "full"}
+    queues.rpc("job-manager.queue-enable", change)
+    with pytest.raises(OSError, match="queue b is currently disabled"):
+        move(queues, id, "b")
+    queues.rpc("job-manager.queue-enable", {**change, "enable": True})
     queues.sched.infeasible = "too big for b"
     with pytest.raises(OSError, match="too big for b"):
         move(queues, id, "b")
@@ -515,6 +520,12 @@ def test_dependency_on_nothing(inst, value):
         depends(inst, "afterok", value)
 
 
+def test_dependency_on_itself(inst):
+    following = inst.submit() + 1
+    with pytest.raises(OSError, match="a job cannot depend on itself"):
+        depends(inst, "afterok", following)
+
+
 @pytest.mark.parametrize("value", ["x", "-1", "inf", "nan"])
 def test_bad_begin_time(inst, value):
     with pytest.raises(OSError, match="begin-time"):
@@ -553,6 +564,26 @@ def test_update_duration(inst):
             inst.rpc(
                 "job-manager.update", {"id": id, "updates": {"attributes.system.duration": value}}
             )
+
+
+def test_updates_of_a_job_with_resources(auto, p):
+    """The duration cannot end before now, nor be changed by guests; in CLEANUP nothing can."""
+    p.add_handler("job.state.cleanup", lambda p, topic, args: p.epilog_start("never ends"))
+    mine = auto.submit(duration=600, run_duration=100)
+    as_guest(auto)
+    theirs = auto.submit(duration=600, run_duration=100)
+    auto.advance(50)
+    update = {"updates": {"attributes.system.duration": 40}}
+    text = "only the instance owner can update the duration of a running job"
+    assert error(auto, "update", {"id": theirs, **update}) == (errno.EINVAL, text)
+    as_owner(auto)
+    text = "requested duration places job expiration in the past"
+    assert error(auto, "update", {"id": mine, **update}) == (errno.EINVAL, text)
+    other = {"updates": {"attributes.system.shell": {}}}
+    text = "update of attributes.system.shell not supported"
+    assert error(auto, "update", {"id": mine, **other}) == (errno.EINVAL, text)
+    auto.advance(60)
+    assert error(auto, "update", {"id": mine, **update}) == (errno.EINVAL, "job is cleaning up")
 
 
 def test_owner_may_exceed_limits_others_may_not(inst):

@@ -308,8 +308,9 @@ def test_getattr(inst, auto):
     system = found["jobspec"]["attributes"]["system"]
     assert system["duration"] == 70 and "environment" not in system
     assert found["eventlog"] == inst.eventlog(id)
+    held = inst.submit(urgency=0)
     for other, attrs, text in [
-        (id + 1, [], "unknown job"), (id, ["x"], "unknown attr x"), (id, [3], "non-string"),
+        (id + 9, [], "unknown job"), (id, ["x"], "unknown attr x"), (id, [3], "non-string"), (held, ["R"], "R is NULL"),
     ]:  # fmt: skip
         with pytest.raises(OSError, match=text):
             inst.rpc("job-manager.getattr", {"id": other, "attrs": attrs})

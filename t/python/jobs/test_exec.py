@@ -165,6 +165,33 @@ def test_another_execution_service(inst):
     mine.close()
 
 
+def test_wrong_answers_of_an_execution_service(inst):
+    """They are logged; a release before the end is the job's failure, and an error the end of the service."""
+    inst.unload("job-exec")
+    inst.load_sched(auto=lambda body: make_R())
+    mine = MyExec(inst.ctx)
+    mine.start()
+    inst.rpc("job-manager.exec-hello", {"service": "my-exec"})
+    ids = [inst.submit(), inst.submit()]
+    first, second = mine.requests
+    mine.respond(first, {"id": ids[0], "type": "start"})
+    mine.respond(first, {"id": 1 << 40, "type": "start", "data": {}})
+    mine.respond(first, {"id": ids[0], "type": "release", "data": {"ranks": "all", "final": True}})
+    mine.respond_error(second, errno.EIO, "on fire")
+    inst.run()
+    log = "\n".join(entry.text for entry in inst.ctx.ring.entries())
+    assert "malformed start response (KeyError('data'))" in log
+    assert f"start response for job {1 << 40} without a request ignored" in log
+    [note] = [one["context"]["note"] for one in inst.eventlog(ids[0]) if one["name"] == "exception"]
+    assert note == "job ended without a finish status" and inst.state(ids[0]) == INACTIVE
+    assert "execution service my-exec failed (on fire): no jobs are started until it is back" in log
+    inst.submit()
+    assert len(mine.requests) == 2
+    inst.rpc("job-manager.exec-hello", {"service": "my-exec"})
+    assert [msg.body["reattach"] for msg in mine.requests[2:]] == [True, False]
+    mine.close()
+
+
 @pytest.mark.parametrize("payload", [{}, {"service": 3}, {"service": "a.b"}, {"service": ""}])
 def test_bad_exec_hello(inst, payload):
     with raises(errno.EPROTO):
@@ -265,10 +292,21 @@ def test_soft_limits(real):
 
 
 def test_files_and_templates(real):
-    files = {"d/f": {"mode": 0o100600, "data": "hi\n", "encoding": "utf-8"}}
-    words = "cat {{tmpdir}}/d/f; echo {{task.id}} {{nosuch}}; ls $FLUX_JOB_TMPDIR"
+    files = {
+        "d/f": {"mode": 0o100600, "data": "hi\n", "encoding": "utf-8"},
+        "g": {"data": "aGkK", "encoding": "base64"}, "h": {"data": [1]},
+    }  # fmt: skip
+    words = "cd {{tmpdir}}; cat d/f g h; echo {{task.id}} {{nosuch}}; ls $FLUX_JOB_TMPDIR"
     id = run_job_to_end(real, words, files=files)
-    assert output(real, id) == ["hi\n0 {{nosuch}}\nd\n"]
+    assert output(real, id) == ["hi\nhi\n[1]0 {{nosuch}}\nd\ng\nh\n"]
+
+
+@pytest.mark.parametrize("files", [{"../f": {"data": "x"}}, {"f": {}}, {"f": 3}])
+def test_files_that_a_job_cannot_have(real, files):
+    id = run_job_to_end(real, "true", files=files)
+    [note] = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
+    assert note.startswith(f"cannot start job: files: {next(iter(files))}: ")
+    assert status(real, id) == [256]
 
 
 def test_output_of_each_task_in_its_file(real, tmp_path):
