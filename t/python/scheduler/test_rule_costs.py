@@ -9,7 +9,7 @@ import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource.request import Remembered
-from flux.scheduler.reservations import windows
+from flux.scheduler.reservations import reservation
 
 WHOLE_NODES = {"nodes": 1, "exclusive": True}
 PARTS_OF_NODES = {"cores": 12}
@@ -101,7 +101,7 @@ def test_an_end_costs_the_same_however_many_users_share_nodes():
 
 def test_the_begin_and_the_end_of_a_window_enter_few_of_the_next_ones(monkeypatch):
     def calls(planned):
-        monkeypatch.setattr(windows, "WINDOWS_PLANNED", planned)
+        monkeypatch.setattr(reservation, "WINDOWS_PLANNED", planned)
         rig = Rig(R(4, 4))
         rig.load("sched-backfill", "estimate-depth=0", "odds-depth=0")
         for nodes in (2, 4):

@@ -11,8 +11,13 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
-from flux.scheduler.reservations.reservation import OVER, Applicant, Window
-from flux.scheduler.reservations.windows import SAME_TIME_S, ReservationState
+from flux.scheduler.reservations.reservation import (
+    OVER,
+    SAME_TIME_S,
+    Applicant,
+    ReservationState,
+    Window,
+)
 from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.times import iso_time
 

@@ -5,7 +5,7 @@
 start and a duration. Every start or promise made through that plan respects it, and ranks are chosen
 as late as for any promise. Nodes that running jobs hold beyond its start are kept as well: no other
 job starts on them, and promises to jobs give way. Repeating windows are entered
-`windows.WINDOWS_PLANNED` ahead, the last without an end, so that it also keeps away jobs that would
+`reservation.WINDOWS_PLANNED` ahead, the last without an end, so that it also keeps away jobs that would
 outlive it.
 
 *When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which
@@ -38,8 +38,13 @@ from flux.scheduler.host import counted, name_of
 from flux.scheduler.pools import missing_hosts
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
 from flux.scheduler.reservations.answers import ReservationAnswers
-from flux.scheduler.reservations.reservation import OVER, Applicant, Reservation
-from flux.scheduler.reservations.windows import WINDOWS_PLANNED, ReservationState
+from flux.scheduler.reservations.reservation import (
+    OVER,
+    WINDOWS_PLANNED,
+    Applicant,
+    Reservation,
+    ReservationState,
+)
 from flux.scheduler.site_policy.tables import properties_missing, queues_missing
 from flux.scheduler.times import duration_text, iso_time
 

@@ -6,7 +6,7 @@ first pending jobs that may preempt others, with the resources that such a job w
 Only the job manager knows which jobs are being cleaned up: it is asked whether these victims still
 run, and if one does not, the choice is repeated.
 
-*Decision* (`eviction`; `under_way` has what it shares with `loans`). A placeholder, which belongs to
+*Decision* (`under_way`). A placeholder, which belongs to
 no job, gets the free part of the place. In the plan this and the victims' resources are in use
 until the job will have ended, so that no job is promised resources that a kill may fail to free.
 The record is stored before any victim is warned.
@@ -33,7 +33,6 @@ from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.query.answering import Caller, Steps, read
 from flux.scheduler.site_policy.preemption.classes import read_class
-from flux.scheduler.site_policy.preemption.eviction import Eviction
 from flux.scheduler.site_policy.preemption.loans import Loan, Loans
 from flux.scheduler.site_policy.preemption.state import (
     ENDING,
@@ -48,7 +47,7 @@ from flux.scheduler.site_policy.preemption.state import (
     jobs_of_classes,
 )
 from flux.scheduler.site_policy.preemption.takers import Takers, no_choice
-from flux.scheduler.site_policy.preemption.under_way import Preemption
+from flux.scheduler.site_policy.preemption.under_way import Eviction, Preemption
 from flux.scheduler.site_policy.table_rule import TableRule
 
 if TYPE_CHECKING:

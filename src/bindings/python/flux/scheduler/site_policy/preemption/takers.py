@@ -22,7 +22,6 @@ from flux.resource.pool.inventory import selected_ranks
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import NO_TIMER, ask_job_attributes, counted, name_of
 from flux.scheduler.site_policy.preemption.classes import NEITHER
-from flux.scheduler.site_policy.preemption.eviction import Eviction
 from flux.scheduler.site_policy.preemption.state import (
     SEARCH_INTERVAL_S,
     TOO_LATE,
@@ -31,6 +30,7 @@ from flux.scheduler.site_policy.preemption.state import (
     ends_in,
     jobs_of_classes,
 )
+from flux.scheduler.site_policy.preemption.under_way import Eviction
 from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
