@@ -302,7 +302,7 @@ def test_a_hold_is_lost_with_its_ranks_only():
 def test_a_copied_plan_promises_tokens_of_its_own():
     pool = make_pool(FOUR)
     plan = pool.plan()
-    plan.tokens = TokenPlan({"a": 1}, {}, lambda jobid: 0.0)
+    plan.tokens = TokenPlan({"a": 1}, {"a": {}}, lambda jobid: 0.0)
     one = job(pool, 1, cores=4).with_tokens({"a": 1})
     copy = plan.copy()
     copy.reserve(1, one, NOW)
@@ -352,7 +352,7 @@ def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(planned):
 def test_a_promise_void_in_a_trial_is_restored(planned):
     """Also one whose time has come: made anew, it would end later and be in the way of another."""
     pool, plan, now = planned
-    plan.tokens = TokenPlan({"a": 1}, {}, lambda jobid: 0.0)
+    plan.tokens = TokenPlan({"a": 1}, {"a": {}}, lambda jobid: 0.0)
     pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
     plan.reserve(2, job(pool, 2, cores=4, duration=10.0).with_tokens({"a": 1}), NOW + 10)
     plan.reserve(3, job(pool, 4, cores=4, duration=10.0), NOW + 20)

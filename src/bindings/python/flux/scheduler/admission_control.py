@@ -455,9 +455,11 @@ class AdmissionControl:
         """Return the rules that may keep a job from starting, with their checks: those that count
         only if it exceeds one of its bounds."""
         if self._counting:
-            found = self._tally_of(job)
-            if not self.watched.isdisjoint(found.uses):
-                for numbers, at, most in found.bounds:
+            tally = job.tally
+            if tally is None or tally.version != self._version:
+                tally = self._tally_of(job)
+            if not self.watched.isdisjoint(tally.uses):
+                for numbers, at, most in tally.bounds:
                     if numbers[at] > most:
                         return self._checking
         return self._asked_always
@@ -468,7 +470,7 @@ class AdmissionControl:
         if known is not None and known.version == self._version:
             return known
         facts, request, record = self._facts, job.resource_request, self.counted.get(job.jobid)
-        needs = () if record is None else record.needs()
+        needs = () if record is None else record.needs
         key = getattr(request, "shape", request), needs
         found = self._tallies.get(key)
         if found is None:
@@ -486,6 +488,8 @@ class AdmissionControl:
                 found.bounds += bounds
                 use.watch(bounds)
             Remembered.kept += 1024
+        if record is not None:
+            record.needs = found.needs
         job.tally = found
         return found
 
@@ -599,9 +603,9 @@ class AdmissionControl:
         if not self._counting:
             return True
         tally = self._tally_of(job)
-        full = [use for use in tally.together if use.over(use.pending) is not None]
+        full = {use for use in tally.together if use.over(use.pending) is not None}
         limits = tally.assured
-        if limits and job.jobid not in self.assured and not any(use in full for use in limits):
+        if limits and job.jobid not in self.assured and full.isdisjoint(limits):
             self.assured[job.jobid] = limits
             for use in limits:
                 use.assure(job)
@@ -651,14 +655,14 @@ class AdmissionControl:
         if record is not None:
             held = record.held
             if held is not None:
-                uses = self.count(jobid, record, -1, now())
+                tally = self.count(jobid, record, -1, now())
                 if not final:
                     left = held.left_of(R) if held.ranks else holding_of(self._pool(), jobid)
                     record.held, record.tally = left, None
                     self.count(jobid, record, 1, now())
-                if not self.watched.isdisjoint(uses):
-                    self._tell_uses([use for use in uses if use in self.watched], "settle")
-                for use in uses if final else ():
+                if not self.watched.isdisjoint(tally.uses):
+                    self._tell_uses([use for use in tally.uses if use in self.watched], "settle")
+                for use in tally.dropped if final else ():
                     use.jobs -= 1
                     if not use.jobs:
                         use.without_jobs()
@@ -670,12 +674,12 @@ class AdmissionControl:
             except Exception:
                 self._report(f"admission rule {one.name}: free", trace=True)
 
-    def count(self, jobid: int, record: Counted, sign: int, now: float) -> list[Any]:
-        """Count that a job holds ``record.held`` (`sign` is 1), or does not any more (-1). Return the
-        uses in which it counts."""
+    def count(self, jobid: int, record: Counted, sign: int, now: float) -> Tally:
+        """Count that a job holds ``record.held`` (`sign` is 1), or does not any more (-1). Return how
+        it was counted."""
         tally = record.tally
         if tally is None:
-            tally = record.tally = Tally(record.needs(), record.held)
+            tally = record.tally = Tally(record.needs, record.held)
         if sign > 0:
             for use, used, at, number in tally.steps:
                 used[at] = number = used[at] + number
@@ -689,7 +693,7 @@ class AdmissionControl:
                 use.note_held(jobid, record, noted, sign, now)
             except Exception:
                 self._report(f"admission rule {use.rule.name}: note_held", trace=True)
-        return tally.uses
+        return tally
 
     def _tell_uses(self, uses: Iterable[Any], method: str, *args: Any) -> None:
         for use in uses:
@@ -736,11 +740,9 @@ class AdmissionControl:
         self.deferred.readmit_at(rule, deferral.key, deferral.until)
         cause = deferral.over and deferral.over[0]
         self.assure_no_more(job.jobid)
-        if job.jobid in self.counted:
-            for uses in self.counted[job.jobid].uses.values():
-                for use in uses:
-                    if use is not cause:
-                        use.waits_no_more(job.jobid, cause)
+        for use, _ in self.counted[job.jobid].needs if job.jobid in self.counted else ():
+            if use is not cause:
+                use.waits_no_more(job.jobid, cause)
 
     def moved(self) -> None:
         """Called when the order of pending jobs has changed: some may be ahead of the job that they

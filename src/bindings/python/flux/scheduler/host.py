@@ -83,23 +83,19 @@ class Timer:
         function: the function, or None if it was called or canceled
     """
 
-    __slots__ = ("function", "number", "when")
+    __slots__ = ("function", "when")
 
-    def __init__(self, when: float, number: int, function: Callable[[], Any]) -> None:
+    def __init__(self, when: float, function: Callable[[], Any]) -> None:
         self.when = when
-        self.number = number  # serial number: equal times are called in order of `call_at`
         self.function: Callable[[], Any] | None = function
 
     def cancel(self) -> None:
         """Cancel the call; no effect if it was already made."""
         self.function = None
 
-    def __lt__(self, other: Timer) -> bool:
-        return (self.when, self.number) < (other.when, other.number)
-
 
 #: In place of a timer, where there is none.
-NO_TIMER = Timer(math.inf, 0, lambda: None)
+NO_TIMER = Timer(math.inf, lambda: None)
 
 #: Maximum seconds between readings of the clock: an administrator may set it.
 CLOCK_CHECK_S = 60.0
@@ -119,7 +115,8 @@ class Timers:
         self._longest = longest
         self._clock = clock
         self._errors = errors
-        self._due: list[Timer] = []
+        #: a heap; equal times are called in order of `call_at`, by serial number
+        self._due: list[tuple[float, int, Timer]] = []
         self._most = 64  # number of these, canceled ones included, at which the latter are dropped
         self._numbers = itertools.count()
         self._armed_for = math.inf
@@ -134,20 +131,20 @@ class Timers:
     def call_at(self, when: float, function: Callable[[], Any]) -> Timer:
         """Call a function once, at a given time (seconds since the epoch) or as soon afterwards as
         possible. An exception is logged and counted."""
-        timer = Timer(when, next(self._numbers), function)
-        heapq.heappush(self._due, timer)
+        timer = Timer(when, function)
+        heapq.heappush(self._due, (when, next(self._numbers), timer))
         if len(self._due) > self._most:
-            self._due = [one for one in self._due if one.function is not None]
+            self._due = [one for one in self._due if one[2].function is not None]
             heapq.heapify(self._due)
             self._most = 2 * len(self._due) + 64
         self._arm()
         return timer
 
     def _arm(self) -> None:
-        while self._due and self._due[0].function is None:
+        while self._due and self._due[0][2].function is None:
             heapq.heappop(self._due)
-        if self._due and self._due[0].when < self._armed_for:
-            self._armed_for = self._due[0].when
+        if self._due and self._due[0][0] < self._armed_for:
+            self._armed_for = self._due[0][0]
             self._watcher.stop()
             after = max(0.0, self._armed_for - self._clock.now())
             self._watcher.reset(after=min(after, self._longest))
@@ -156,8 +153,8 @@ class Timers:
         self._armed_for = math.inf
         now = self._clock.now()
         due = []
-        while self._due and self._due[0].when <= now:
-            due.append(heapq.heappop(self._due))
+        while self._due and self._due[0][0] <= now:
+            due.append(heapq.heappop(self._due)[2])
         # A function that schedules itself for now is called in the next turn: messages come first.
         for timer in due:
             function, timer.function = timer.function, None

@@ -11,6 +11,7 @@ before its deadline.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +24,7 @@ from flux.scheduler.times import LATEST, duration_text
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
 
@@ -42,7 +43,6 @@ class _Waiting:
     since: float  # time of its request, less the seconds that it waited before that
     latest: float = math.inf  # latest start
     note: str = ""  # the text for its user when that has passed
-    timer: Timer = NO_TIMER  # for that time
     promised: float | None = None  # its last promised start
 
 
@@ -83,6 +83,9 @@ class WaitLimits(AdmissionRule):
         super().__init__(host)
         self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
+        #: negative (latest start, job id), sorted: the first job to be denied is the last
+        self._by_latest: list[tuple[float, int]] = []
+        self._timer = NO_TIMER  # for that one
         #: id of a job decided by the next full pass -> number of the event of its request
         self._first_pass: dict[int, int] = {}
         #: job id -> wait in seconds, of jobs whose requests were withdrawn
@@ -112,10 +115,8 @@ class WaitLimits(AdmissionRule):
             self._first_pass[job.jobid] = self.host.events_seen
             self.host.tell_of_passes(self.pass_completed)
         self._jobs[job.jobid], job.latest = waiting, waiting.latest
-        if waiting.latest < math.inf:
-            waiting.timer = self.host.call_at(
-                waiting.latest, lambda: self._give_up(waiting, waiting.note)
-            )
+        insort(self._by_latest, (-waiting.latest, -job.jobid))
+        self._arm()
         self.host.admission.engage(self, True)
 
     def cancel(self, jobid: int) -> None:
@@ -132,12 +133,29 @@ class WaitLimits(AdmissionRule):
         waiting = self._jobs.pop(jobid, None)
         if waiting is not None:
             self._first_pass.pop(jobid, None)
-            waiting.timer.cancel()
+            del self._by_latest[bisect_left(self._by_latest, (-waiting.latest, -jobid))]
             if not self._jobs:
                 self.host.admission.engage(self, False)
         return waiting
 
     # -- when the wait is over ---------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Have the first job denied that has not started by its latest start."""
+        latest = -self._by_latest[-1][0] if self._by_latest else math.inf
+        if latest < self._timer.when:
+            self._timer.cancel()
+            self._timer = self.host.call_at(latest, self._expire)
+
+    def _expire(self) -> None:
+        """Deny the jobs whose latest starts have passed."""
+        self._timer, now = NO_TIMER, self.host.now()
+        while self._by_latest and -self._by_latest[-1][0] <= now:
+            waiting = self._jobs[-self._by_latest[-1][1]]
+            name = waiting.job.name
+            self._errors.guard(f"max-wait: {name}", self._give_up, waiting, waiting.note)
+            self._drop(waiting.job.jobid)
+        self._arm()
 
     def pass_completed(self, events: int) -> None:
         """Deny the jobs that may not wait at all and were not started by a full pass that began

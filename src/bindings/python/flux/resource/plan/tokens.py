@@ -21,7 +21,8 @@ class TokenPlan:
 
     Args:
         totals (dict): name to total number; other names are not planned
-        running (dict): job id to the tokens of each running job; read at each query
+        running (dict): each of these names to {id of a running job: its number of them}; read at
+            each query
         end_of: function giving the end of a running job's id; 0: unknown
 
     Attributes:
@@ -29,7 +30,7 @@ class TokenPlan:
     """
 
     def __init__(
-        self, totals: Tokens, running: dict[int, Tokens], end_of: Callable[[int], float]
+        self, totals: Tokens, running: dict[str, dict[int, int]], end_of: Callable[[int], float]
     ) -> None:
         self._totals = totals
         self._running = running
@@ -73,9 +74,9 @@ class TokenPlan:
 
     def _line(self, name: str, now: float, without: Container[int | None] = ()) -> CountTimeline:
         """Return the number of available tokens from now on."""
-        held = [(jobid, tokens[name]) for jobid, tokens in self._running.items() if name in tokens]
-        line = timeline(now, self._totals[name] - sum([count for _, count in held]))
-        for jobid, count in held:
+        held = self._running[name]
+        line = timeline(now, self._totals[name] - sum(held.values()))
+        for jobid, count in held.items():
             line.add(max(self._end_of(jobid) or inf, now), inf, count)
         for jobid, (tokens, start, end) in self.promised.items():
             if name in tokens and jobid not in without:

@@ -139,6 +139,7 @@ class Account(ScopedUse):
 
     rule: BudgetRule
     entry: Budget
+    is_kept = True  # until the end of its period
 
     def __init__(self, rule: BudgetRule, budget: Budget, key: tuple[Any, ...]) -> None:
         super().__init__(rule, budget, key)
@@ -212,9 +213,6 @@ class Account(ScopedUse):
         each = self.needs(1.0, needs.limit, self.rule.now())
         return [one / each for one in super().left_for(needs)]
 
-    def without_jobs(self) -> None:
-        pass  # it lasts until the end of its period
-
     def wake_for(self, rates: Amounts) -> None:
         """Have the jobs that wait readmitted when so little is left of the period that the remainder
         suffices for those that hold `rates`."""
@@ -264,7 +262,7 @@ class BudgetRule(ScopedRule):
 
     def configure(self, entries: dict[str, Budget]) -> None:
         self.past = self.taken()
-        if any(account.jobs for account in self.uses.values()):
+        if next(self.counts_in(), None) is not None:
             self.store.through = self.host.now()
         if entries:
             self.store.begin()
@@ -301,9 +299,10 @@ class BudgetRule(ScopedRule):
         """Begin the periods that include `now`, and drop accounts of ended ones that no job counts
         in.  O(accounts + jobs)."""
         ended = {account: key for key, account in self.uses.items() if now >= account.end}
+        counting = {account for _, _, account, _ in self.counts_in()}
         for account, key in ended.items():
             account.begins(now)
-            if not account.jobs:
+            if account not in counting:
                 del self.uses[key]
                 self.host.admission.watched.discard(account)
         for account, latest, held in self._running(self.counted):

@@ -145,13 +145,14 @@ def read_scope(
 class Use:
     """The use of an entry by the jobs of one key.
 
-    What a job needs of it is recorded when the job comes (`Counted.uses`).
+    What a job needs of it is recorded when the job comes (`Counted.needs`).
 
     Attributes:
         rule (CountingRule): the entry's rule
         entry: the entry of the table
         key (tuple): what these jobs have in common
-        jobs (int): number of pending and running jobs counted here
+        jobs (int): number of pending and running jobs counted here, of a use that is not kept
+        is_kept (bool): whether it is kept without jobs
         used (list): use per dimension
         bounds (list): (index of a dimension, maximum) of limited dimensions
         promised (list): the same, in which starts are promised: none in strict order
@@ -174,7 +175,7 @@ class Use:
         "waiting",
     )
 
-    assures = False
+    assures = is_kept = False
 
     def __init__(
         self, rule: Any, entry: Any, key: tuple[Any, ...], most: Sequence[float | None] = ()
@@ -278,7 +279,7 @@ class Use:
         None."""
 
     def without_jobs(self) -> None:
-        """Called when its last job has ended or was canceled: drop it, if it is for a key."""
+        """Called when its last job has ended or was canceled: drop it."""
         self.rule.uses.pop((self.entry.name, self.key), None)
         self.rule.host.admission.watched.discard(self)
 
@@ -366,9 +367,7 @@ class CountingRule(TableRule):
         self.host.admission.watched.difference_update(self.uses.values())
         self.uses.clear()
         for record in self.counted.values():
-            if self.name in record.uses:
-                del record.uses[self.name]
-                record.tally = None
+            self._take_out(record)
         self.host.admission.recount()
 
     # -- the life of a job -------------------------------------------------------------------------
@@ -384,15 +383,16 @@ class CountingRule(TableRule):
         record = self.counted.get(jobid)
         if record is None:
             record = self.counted[jobid] = Counted(userid)
-        record.uses[self.name], record.tally = uses, None
+        record.needs, record.tally = (*record.needs, *uses.items()), None
         for use, needs in uses.items():
-            use.jobs += 1
+            use.jobs += not use.is_kept
             use.count_pending(needs, pending)
         return record
 
     def cancel(self, jobid: int) -> None:
-        if jobid in self.counted:
-            uses = self.counted[jobid].uses.pop(self.name, {})
+        uses = self.uses_by_id(jobid)
+        if uses:
+            self._take_out(self.counted[jobid])
             self.host.admission.assure_no_more(jobid)
             for use, needs in uses.items():
                 use.count_pending(needs, -1)
@@ -401,13 +401,19 @@ class CountingRule(TableRule):
             for use in uses:
                 if was_readmitted:  # perhaps ahead of others
                     self.readmit_for(use)
-                use.jobs -= 1
-                if not use.jobs:
+                use.jobs -= not use.is_kept
+                if not (use.jobs or use.is_kept):
                     use.without_jobs()
+
+    def _take_out(self, record: Counted) -> None:
+        """Take the uses of this rule out of a record."""
+        record.needs = tuple([pair for pair in record.needs if pair[0].rule.name != self.name])
+        record.tally = None
 
     def uses_by_id(self, jobid: int) -> dict[Any, Any]:
         """Return the uses in which a job counts, with what it needs of each."""
-        return self.counted[jobid].uses.get(self.name, {}) if jobid in self.counted else {}
+        needs = self.counted[jobid].needs if jobid in self.counted else ()
+        return {use: each for use, each in needs if use.rule.name == self.name}
 
     def counts_in(
         self, jobids: Iterable[int] | None = None
@@ -416,8 +422,9 @@ class CountingRule(TableRule):
         for jobid in list(self.counted if jobids is None else jobids):
             record = self.counted.get(jobid)
             if record is not None:
-                for use, needs in record.uses.get(self.name, {}).items():
-                    yield jobid, record, use, needs
+                for use, needs in record.needs:
+                    if use.rule.name == self.name:
+                        yield jobid, record, use, needs
 
     def hello(self, job: RunningJob) -> None:
         userid = job.userid if isinstance(job.userid, int) else -1

@@ -64,6 +64,7 @@ class Tally:
 
     Attributes:
         uses (list): the uses
+        dropped (list): those of them that are dropped without jobs
         told (list): ``(use, what it counts)`` of the uses whose `Use.note_held` is called
         pending (list): ``(numbers, index, number)``: ``numbers[index]`` falls by `number` when it
             starts
@@ -84,6 +85,7 @@ class Tally:
 
     def __init__(self, needs: tuple[tuple[Any, Any], ...], held: Holding) -> None:
         self.needs, self.held, self.uses = needs, held, [use for use, _ in needs]
+        self.dropped = [use for use in self.uses if not use.is_kept]
         noted = [(use, use.notes(each, held)) for use, each in needs]
         self.told = [one for one in noted if one[1] is not None]
         self.pending = [
@@ -109,8 +111,8 @@ class Counted:
     """The record of a job that rules count, or that holds resources on ranks that have left.
 
     Attributes:
-        uses (dict): name of a rule -> {`flux.scheduler.site_policy.counting.Use` in which the job counts:
-            what it needs of that}
+        needs (tuple): each `flux.scheduler.site_policy.counting.Use` in which the job counts, with what
+            it needs of it; the same object for jobs with one `Tally`
         userid (int): its user; -1 if unknown
         held (Holding or None): its resources; None while it is pending; without `ranks` if their
             numbers were known beforehand (`AdmissionControl.held_by`)
@@ -118,18 +120,14 @@ class Counted:
         tally (Tally or None): how it is counted; None: to be made
     """
 
-    __slots__ = ("end", "held", "tally", "userid", "uses")
+    __slots__ = ("end", "held", "needs", "tally", "userid")
 
     def __init__(self, userid: int) -> None:
-        self.uses: dict[str, dict[Any, Any]] = {}
+        self.needs: tuple[tuple[Any, Any], ...] = ()
         self.userid = userid
         self.held: Any = None
         self.end: float | None = None
         self.tally: Tally | None = None
-
-    def needs(self) -> tuple[tuple[Any, Any], ...]:
-        """Return the uses in which the job counts, with what it needs of each."""
-        return tuple([pair for uses in self.uses.values() for pair in uses.items()])
 
 
 def holding_of(pool: ResourcePool, jobid: int) -> Holding:

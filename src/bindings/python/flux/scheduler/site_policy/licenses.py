@@ -163,16 +163,19 @@ class LicenseUse(Use):
 
     Attributes:
         elsewhere (int): the number used elsewhere, as last read; 0 before the first reading
+        running (dict): of a licence with ``plan``, job id -> number that a running job uses
     """
 
-    __slots__ = ("elsewhere",)
+    __slots__ = ("elsewhere", "running")
 
     rule: LicenseRule
     entry: License
+    is_kept = True
 
     def __init__(self, rule: LicenseRule, license: License) -> None:
         super().__init__(rule, license, (), (license.usable,))
         self.elsewhere = 0
+        self.running: dict[int, int] = {}
 
     def bounds_for(self, job: PendingJob, needs: int, least: tuple[int, int, int]) -> list[Bound]:
         # Of a planned one the plan decides.
@@ -192,7 +195,10 @@ class LicenseUse(Use):
         return needs if self.entry.plan else None
 
     def note_held(self, jobid: int, record: Counted, noted: int, sign: int, now: float) -> None:
-        self.rule.note_planned(jobid, self, noted, sign > 0)
+        if sign > 0:
+            self.running[jobid] = noted
+        else:
+            self.running.pop(jobid, None)
 
     def is_assured(self, needs: int, unlike: tuple[bool, bool]) -> bool:
         return self.entry.name in self.rule.planned
@@ -225,8 +231,6 @@ class LicenseRule(CountingRule):
         super().__init__(host, errors)
         #: name -> number of each licence with ``plan``
         self.planned: dict[str, int] = {}
-        #: job id -> planned licences that a running job uses
-        self._running: dict[int, dict[str, int]] = {}
         #: path -> last reading, or None if there is none
         self.readings: dict[str, Reading | None] = {}
         #: path -> why its numbers are not up to date, or None
@@ -244,14 +248,14 @@ class LicenseRule(CountingRule):
 
     def configure(self, entries: dict[str, License]) -> None:
         super().configure(entries)
-        self._running.clear()
         self.take(entries)
         planning = self.host.planning
         before, self.planned, planning.tokens = self.planned, {}, None
         if self.host.decision.plans_tokens:
             self.planned = {name: one.usable for name, one in entries.items() if one.plan}
         if self.planned:
-            planning.tokens = TokenPlan(self.planned, self._running, self._end_of)
+            running = {name: self.uses[name].running for name in self.planned}
+            planning.tokens = TokenPlan(self.planned, running, self._end_of)
         if before or self.planned:  # the plan is made again, with the present tokens
             planning.renew()
         for timer in self._timers.values():
@@ -358,11 +362,10 @@ class LicenseRule(CountingRule):
     def returning(self, use: LicenseUse) -> int:
         """Return the number of a planned licence that will be free when all jobs with a known end
         have ended, beyond those that are free; of others 0."""
-        name = use.entry.name
-        if name not in self.planned:
+        if use.entry.name not in self.planned:
             return 0
-        endless = [asked for jobid, asked in self._running.items() if not self._end_of(jobid)]
-        return use.in_use - sum(asked.get(name, 0) for asked in endless)
+        endless = [count for jobid, count in use.running.items() if not self._end_of(jobid)]
+        return use.in_use - sum(endless)
 
     def _short_of(self, job: PendingJob) -> str | None:
         """Return why planned licences keep a job from starting now, although it waits for a
@@ -414,13 +417,6 @@ class LicenseRule(CountingRule):
             super().hello(job)
         except ValueError:
             return  # it started while no job requested licences
-
-    def note_planned(self, jobid: int, use: LicenseUse, count: int, is_running: bool) -> None:
-        """Note whether a job uses a licence with ``plan``."""
-        if is_running and self.planned:
-            self._running.setdefault(jobid, {})[use.entry.name] = count
-        else:
-            self._running.pop(jobid, None)
 
     # -- answers -----------------------------------------------------------------------------------
 
