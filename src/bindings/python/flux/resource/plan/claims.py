@@ -8,11 +8,53 @@ ends. In a plan, a claim is part of a use and of a demand (``availability.py``).
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterable
 
 from flux.resource.pool.rank_counts import RankCounts
 from flux.resource.request import Claimant
+
+
+class _Keyed:
+    """Jobs on ranks, by key.
+
+    Attributes:
+        by_key (dict): key to the number of its jobs on each rank
+    """
+
+    def __init__(self) -> None:
+        self.by_key: dict[Hashable, RankCounts] = {}
+        # masks of the ranks with jobs of a key, and of several
+        self._any = self._several = 0
+
+    def add(self, key: Hashable, ranks: int) -> None:
+        """Add a job."""
+        if key not in self.by_key:
+            self.by_key[key] = RankCounts()
+        counts = self.by_key[key]
+        new = ranks & ~counts.ranks
+        self._several |= new & self._any
+        self._any |= new
+        counts.add(ranks)
+
+    def remove(self, key: Hashable, ranks: int) -> None:
+        """Take a job off some ranks.  O(keys) masks if a rank has jobs of several."""
+        counts = self.by_key[key]
+        counts.remove(ranks)
+        gone = ranks & ~counts.ranks
+        if not counts.ranks:
+            del self.by_key[key]
+        self._any &= ~gone
+        if gone & self._several:
+            self._any = self._several = 0
+            for on in self.by_key.values():
+                self._several |= on.ranks & self._any
+                self._any |= on.ranks
+
+    def others(self, key: Hashable) -> int:
+        """Return a mask of the ranks with a job of another key."""
+        own = self.by_key[key].ranks if key in self.by_key else 0
+        return self._any & ~own | self._several
 
 
 class Claims:
@@ -24,60 +66,32 @@ class Claims:
 
     def __init__(self) -> None:
         self.running: dict[int, tuple[Claimant, int]] = {}
-        #: jobs of a key, by kind of claim, on each rank that they claim
-        self._claimed: defaultdict[tuple[int, Hashable], RankCounts] = defaultdict(RankCounts)
-        #: by kind of claim, masks of the ranks claimed by a key, and by several
-        self._any: defaultdict[int, int] = defaultdict(int)
-        self._several: defaultdict[int, int] = defaultdict(int)
-        #: `Claimant.where` -> number of running jobs; and jobs of a claimant on each rank, once jobs
-        #: have claimed on different ranks
-        self._wheres: Counter[tuple[int, ...]] = Counter()
-        self._on: defaultdict[Claimant, RankCounts] | None = None
+        #: by kind of claim, the jobs on the ranks that they claim, and on others
+        self._claimed: defaultdict[int, _Keyed] = defaultdict(_Keyed)
+        self._beside: defaultdict[int, _Keyed] = defaultdict(_Keyed)
 
     def enter(self, jobid: int, claimant: Claimant, ranks: int) -> None:
         """Add a job on some ranks."""
         if not ranks:
             return  # the last may be freed, or leave, before the job's final free
         self.running[jobid] = (claimant, ranks)
-        self._wheres[claimant.where] += 1
-        if self._on is not None:
-            self._on[claimant].add(ranks)
         for kind, (key, where) in enumerate(zip(*claimant)):
             if ranks & where:
-                claimed = self._claimed[kind, key]
-                new = ranks & where & ~claimed.ranks
-                self._several[kind] |= new & self._any[kind]
-                self._any[kind] |= new
-                claimed.add(ranks & where)
+                self._claimed[kind].add(key, ranks & where)
+            if ranks & ~where:
+                self._beside[kind].add(key, ranks & ~where)
 
     def leave(self, jobid: int, ranks: int) -> None:
         """Take a job off some of its ranks; forget it if it has no other."""
         claimant, held = self.running.pop(jobid)
         left = held & ranks
-        if self._on is not None:
-            self._on[claimant].remove(left)
-            if not self._on[claimant].ranks:
-                del self._on[claimant]
         if left != held:
             self.running[jobid] = (claimant, held & ~ranks)
-        elif self._wheres[claimant.where] > 1:
-            self._wheres[claimant.where] -= 1
-        else:
-            del self._wheres[claimant.where]
         for kind, (key, where) in enumerate(zip(*claimant)):
             if left & where:
-                claimed = self._claimed[kind, key]
-                claimed.remove(left & where)
-                gone = left & where & ~claimed.ranks
-                if not claimed.ranks:
-                    del self._claimed[kind, key]
-                self._any[kind] &= ~gone
-                if gone & self._several[kind]:
-                    self._any[kind] = self._several[kind] = 0
-                    for (other, _), on in self._claimed.items():
-                        if other == kind:
-                            self._several[kind] |= on.ranks & self._any[kind]
-                            self._any[kind] |= on.ranks
+                self._claimed[kind].remove(key, left & where)
+            if left & ~where:
+                self._beside[kind].remove(key, left & ~where)
 
     def by_claimant(self) -> Iterable[tuple[Claimant, int]]:
         """Return each claimant with running jobs, and the mask of their ranks.  O(jobs)."""
@@ -88,28 +102,19 @@ class Claims:
 
     def apart_from(self, claimant: Claimant) -> int:
         """Return a mask of the ranks closed to a job now: those that others claim, and those with
-        others that it would claim itself.  O(kinds of claim) masks if all jobs claim on the same
-        ranks, else O(claimants)."""
-        ranks, wheres = 0, self._wheres
-        if not wheres:
-            return 0
-        if len(wheres) == 1 and claimant.where in wheres:
-            for kind, key in enumerate(claimant.keys):
-                own = self._claimed[kind, key].ranks if (kind, key) in self._claimed else 0
-                ranks |= self._any[kind] & ~own | self._several[kind]
-            return ranks
-        if self._on is None:
-            self._on = defaultdict(RankCounts)
-            for other, held in self.running.values():
-                self._on[other].add(held)
-        for other, on in self._on.items():
-            ranks |= on.ranks & claimant.apart_from(other)
+        others that it would claim itself.  O(kinds of claim) masks."""
+        ranks = 0
+        for kind, (key, where) in enumerate(zip(*claimant)):
+            if kind in self._claimed:
+                ranks |= self._claimed[kind].others(key)
+            if kind in self._beside:
+                ranks |= where & self._beside[kind].others(key)
         return ranks
 
     def own(self, claimant: Claimant) -> int:
         """Return a mask of the ranks that jobs of the same keys claim.  O(kinds of claim) masks."""
         ranks = 0
-        for key in enumerate(claimant.keys):
-            if key in self._claimed:
-                ranks |= self._claimed[key].ranks
+        for kind, key in enumerate(claimant.keys):
+            if kind in self._claimed and key in self._claimed[kind].by_key:
+                ranks |= self._claimed[kind].by_key[key].ranks
         return ranks
