@@ -43,17 +43,14 @@ def used(rig):
 
 
 def test_use_is_stored_in_parts_and_read_again():
-    host, found = types.SimpleNamespace(now=lambda: 200.0), {}
     amounts = {("bank", None if user == 9 else user): user / 3 for user in range(600)}
-    store = UsageStore(
-        host,
-        None,
-        "key",
-        lambda now: amounts.items(),
-        lambda key, amount, through: found.update({key: (amount, through)}),
-        None,
-        lambda key: True,
+    found = {}
+    rule = types.SimpleNamespace(
+        host=types.SimpleNamespace(now=lambda: 200.0),
+        amounts=lambda now: amounts.items(),
+        load=lambda key, amount, through: found.update({key: (amount, through)}),
     )
+    store = UsageStore(rule, "key", lambda key: True)
     parts = list(store.text())
     assert len(parts) > 3
     store.restore(json.loads("".join(parts)))

@@ -205,6 +205,10 @@ class Account(ScopedUse):
         if seconds > 0:
             self.watch()
 
+    def add_past(self, rates: Amounts, since: float, until: float) -> None:
+        """Charge the part of a time in the past that is in this period."""
+        self.take(rates, max(0.0, until - max(since, self.begin)))
+
     def needs(self, rate: float, limit: float, now: float) -> float:
         """Return the use in this period by a job that starts now and runs to its limit."""
         return rate * max(0.0, min(now + limit, self.end) - now)
@@ -247,9 +251,7 @@ class BudgetRule(ScopedRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.store = UsageStore(
-            host, errors, KEY, lambda now: self.taken().items(), self._load, self._learn, _is_key
-        )
+        self.store = UsageStore(self, KEY, _is_key)
         #: past use of accounts that are not made, by stored key, in units times seconds
         self.past: dict[tuple[Any, ...], float] = {}
         self._taken: dict[tuple[Any, ...], float] = {}  # `taken`, for a report
@@ -271,7 +273,7 @@ class BudgetRule(ScopedRule):
         for stored in list(self.past) if entries else ():
             self._restore(stored)
 
-    def _load(self, stored: tuple[Any, ...], amount: float, through: float) -> None:
+    def load(self, stored: tuple[Any, ...], amount: float, through: float) -> None:
         self.past[stored] = amount
 
     def _restore(self, stored: tuple[Any, ...]) -> None:
@@ -340,19 +342,16 @@ class BudgetRule(ScopedRule):
                 taken[key] -= rate * left if rate else 0.0
         return {key: amount for key, amount in taken.items() if amount}
 
+    def amounts(self, now: float) -> Iterable[tuple[tuple[Any, ...], float]]:
+        """Return the past use, by stored key."""
+        return self.taken().items()
+
     def note_end(self, end: float) -> None:
         """Note the end of a new account's period, in seconds since the epoch."""
         if end < self.next_end:
             self.next_end = end
             self._timer.cancel()
             self._timer = NO_TIMER
-
-    def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
-        """Charge a job that ended while no scheduler was loaded."""
-        attributes = SystemAttributes({name: job.get(name) for name in ("queue", "bank")})
-        for account in self.uses_of(job["userid"], attributes):
-            seconds = until - max(since, account.begin)
-            account.take((job.get("nnodes", 0), job.get("ncores", 0), 0), max(0.0, seconds))
 
     # -- pending jobs ------------------------------------------------------------------------------
 
@@ -401,12 +400,9 @@ class BudgetRule(ScopedRule):
     # -- running jobs ------------------------------------------------------------------------------
 
     def hello(self, job: RunningJob) -> None:
-        now, since = self.now(), self.store.found(job.jobid)
+        self.now()
         super().hello(job)
-        for account in self.uses_by_id(job.jobid):
-            # what no scheduler has counted
-            seconds = max(0.0, now - max(since, account.begin))
-            account.take(self.host.admission.held_by(job.jobid)[1:], seconds)
+        self.store.hello(job)
 
     def found(self, job: RunningJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
         return dict.fromkeys(uses, Charge(NONE, inf))

@@ -119,15 +119,19 @@ class Associated(Use):
             return self.amount
         return _grown(self.amount, self.rate, time - self.at, self.rule.half_life)
 
-    def add(self, amount: float, now: float) -> None:
-        """Add an amount used in the past."""
-        self.amount, self.at = self.amount_at(now) + amount, now
+    def add_past(self, rates: Iterable[float], since: float, until: float) -> None:
+        """Add what was used in a time in the past."""
+        rule, now = self.rule, self.rule.host.now()
+        amount = _grown(0.0, rule.rate_of(rates), max(0.0, until - since), rule.half_life)
+        self.amount, self.at = self.amount_at(now), now
+        self.amount += _grown(amount, 0.0, now - until, rule.half_life)
+        rule.changed()
 
     def needs_pending(self, needs: None) -> list[tuple[int, float]]:
         return [(0, 1)]
 
     def notes(self, needs: None, held: Holding) -> float:
-        return self.rule.rate_of(held)
+        return self.rule.rate_of(held[1:])
 
     def note_held(self, jobid: int, record: Counted, noted: float, sign: int, now: float) -> None:
         if now > self.at:
@@ -151,9 +155,7 @@ class FairShareRule(CountingRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.store = UsageStore(
-            host, errors, KEY, self._amounts, self.use_of, self._learn, _is_association
-        )
+        self.store, self.load = UsageStore(self, KEY, _is_association), self.use_of
         self.half_life = HALF_LIFE_S
         self.weights = Weights()
         self._banks: dict[str, float] = {}
@@ -175,7 +177,7 @@ class FairShareRule(CountingRule):
         was_in_force, self._in_force = self._in_force, bool(entries)
         if was_in_force:
             self.store.through = now
-        past = list(self._amounts(now))
+        past = list(self.amounts(now))
         self.half_life = entries.get("half-life", HALF_LIFE_S)
         self.weights = entries.get("weights", Weights())
         self._banks = entries.get("banks", {})
@@ -193,7 +195,7 @@ class FairShareRule(CountingRule):
         self._levels = self._levels_of(self.uses, self._used_at(self.host.now()))
         self.host.order_by_share(self._level_of_job)
 
-    def _amounts(self, now: float) -> Iterator[tuple[Association, float]]:
+    def amounts(self, now: float) -> Iterator[tuple[Association, float]]:
         return ((key, use.amount_at(now)) for key, use in list(self.uses.items()))
 
     def use_of(self, key: Any, amount: float = 0.0, at: float = 0.0) -> Associated:
@@ -202,15 +204,6 @@ class FairShareRule(CountingRule):
         if use is None:
             use = self.uses[key] = Associated(self, key, amount, at)
         return use
-
-    def _learn(self, job: dict[str, Any], since: float, until: float) -> None:
-        """Count a job that ended while no scheduler was loaded."""
-        weights = self.weights
-        rate = job.get("nnodes", 0) * weights.nodes + job.get("ncores", 0) * weights.cores
-        association, now = (job.get("bank") or "", job["userid"]), self.host.now()
-        left = 0.5 ** ((now - until) / self.half_life)
-        self.use_of(association).add(rate * (until - since) * left, now)
-        self.changed()
 
     # -- jobs --------------------------------------------------------------------------------------
 
@@ -232,15 +225,11 @@ class FairShareRule(CountingRule):
 
     def hello(self, job: RunningJob) -> None:
         super().hello(job)
-        since, now = self.store.found(job.jobid), self.host.now()
-        for use in self.uses_by_id(job.jobid) if since < now else ():
-            # what no scheduler has counted
-            rate = self.rate_of(self.host.admission.held_by(job.jobid))
-            use.add(_grown(0.0, rate, now - since, self.half_life), now)
+        self.store.hello(job)
 
-    def rate_of(self, held: Holding) -> float:
-        """Return the weighted use per second of a job."""
-        rate: float = sum(map(mul, held[1:], self.weights))
+    def rate_of(self, rates: Iterable[float]) -> float:
+        """Return the weighted use per second of a job with these numbers of nodes, cores and GPUs."""
+        rate: float = sum(map(mul, rates, self.weights))
         return rate
 
     def cancel(self, jobid: int) -> None:
@@ -296,14 +285,14 @@ class FairShareRule(CountingRule):
         """Return the use at a time, if no job starts or ends until then.  O(associations with any
         use)."""
         found = Used(time, {}, {})
-        for (bank, userid), amount in self._amounts(time):
+        for (bank, userid), amount in self.amounts(time):
             found.by_associations[bank, userid] = amount
             found.by_banks[bank] = found.by_banks.get(bank, 0.0) + amount
         return found
 
     def _period_ends(self) -> None:
         self._timer = NO_TIMER
-        for key, amount in self._amounts(self.host.now()):
+        for key, amount in self.amounts(self.host.now()):
             if amount < NEGLIGIBLE and not self.uses[key].jobs:
                 del self.uses[key]
         if not any(use.pending[0] for use in self.uses.values()):

@@ -5,17 +5,17 @@ scheduler was loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, Tuple
 
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.checkpoint import check_version, in_parts
 from flux.scheduler.history import ask_for_ended_jobs
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoint
-    from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.rule_host import RuleHost
+    from flux.scheduler.requests import RunningJob
 
 #: Version of the stored format, and seconds between writes.
 VERSION = 1
@@ -32,13 +32,11 @@ class UsageStore:
     """Stores the past use counted by a rule.
 
     Args:
+        rule (CountingRule): the rule. ``amounts(time)`` returns its keys, each with its amount at a
+            time, in units times seconds; ``load(key, amount, through)`` is called for each stored
+            amount, and the time of that. ``add_past(rates, since, until)`` of its uses counts what a
+            job with these numbers of nodes, cores and GPUs has used in a span of time
         key (str): its KVS key
-        amounts: returns the keys, each with its amount at a time, in units times seconds
-        load: ``load(key, amount, through)`` is called for each stored amount, and the time of that
-            amount
-        learn: ``learn(job, since, until)`` is called for a job that ended while no scheduler was
-            loaded, with its `ATTRIBUTES` from ``job-list``, and the uncounted time span in seconds
-            since the epoch
         is_key: whether a tuple is a valid key
 
     Attributes:
@@ -47,18 +45,8 @@ class UsageStore:
         has_changed (bool): whether amounts have changed since they were stored
     """
 
-    def __init__(
-        self,
-        host: RuleHost,
-        errors: ErrorReporter,
-        key: str,
-        amounts: Callable[[float], Iterable[tuple[Key, float]]],
-        load: Callable[[Key, float, float], Any],
-        learn: Callable[[dict[str, Any], float, float], None],
-        is_key: Callable[[Key], bool],
-    ) -> None:
-        self._host, self._errors, self._key = host, errors, key
-        self._amounts, self._load, self._learn_job, self._is_key = amounts, load, learn, is_key
+    def __init__(self, rule: Any, key: str, is_key: Callable[[Key], bool]) -> None:
+        self._rule, self._host, self._key, self._is_key = rule, rule.host, key, is_key
         self.through, self.has_changed = 0.0, False
         #: None: jobs are not counted yet, or only for a query
         self._checkpoint: Checkpoint | None = None
@@ -76,7 +64,9 @@ class UsageStore:
         """Return the amounts as JSON text, in parts."""
         self.has_changed = False
         now = self._host.now()
-        return in_parts({"version": VERSION, "through": now}, "used", map(list, self._amounts(now)))
+        return in_parts(
+            {"version": VERSION, "through": now}, "used", map(list, self._rule.amounts(now))
+        )
 
     def restore(self, stored: Any) -> None:
         """Load the parsed output of `text`. Raises ValueError if it has another form; other
@@ -90,7 +80,7 @@ class UsageStore:
             raise ValueError("expected other keys")
         self.through = through
         for key, amount in used.items():
-            self._load(key, amount, through)
+            self._rule.load(key, amount, through)
 
     def begin(self) -> None:
         """Start counting jobs: load the amounts stored by an earlier scheduler."""
@@ -101,13 +91,16 @@ class UsageStore:
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:
             self._asked_at = self._host.now()
-            ask_for_ended_jobs(self._host, self._errors, self.through, ATTRIBUTES, self._learn)
+            errors = self._rule.errors
+            ask_for_ended_jobs(self._host, errors, self.through, ATTRIBUTES, self._learn)
 
-    def found(self, jobid: int) -> float:
-        """Add a job found running. Return the time from which to count it, seconds since the
-        epoch."""
-        self._found.add(jobid)
-        return max(self._host.running[jobid].start, self.through)
+    def hello(self, job: RunningJob) -> None:
+        """Count what no scheduler has counted of a job found running."""
+        self._found.add(job.jobid)
+        since, now = max(self._host.running[job.jobid].start, self.through), self._host.now()
+        held = self._host.admission.held_by(job.jobid)
+        for use in self._rule.uses_by_id(job.jobid):
+            use.add_past(held[1:], since, now)
 
     def _learn(self, jobs: list[dict[str, Any]]) -> None:
         for job in jobs:
@@ -116,6 +109,8 @@ class UsageStore:
                 continue  # it did not run, or is already counted
             since = max(begin, self.through)
             if end > since:
-                self._learn_job(job, since, end)
+                attributes = SystemAttributes({name: job.get(name) for name in ("queue", "bank")})
+                for use in self._rule.uses_of(job["userid"], attributes):
+                    use.add_past((job.get("nnodes", 0), job.get("ncores", 0), 0), since, end)
         self._found.clear()
         self.touch()
