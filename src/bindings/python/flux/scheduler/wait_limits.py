@@ -133,7 +133,8 @@ class WaitLimits(AdmissionRule):
         waiting = self._jobs.pop(jobid, None)
         if waiting is not None:
             self._first_pass.pop(jobid, None)
-            del self._by_latest[bisect_left(self._by_latest, (-waiting.latest, -jobid))]
+            entry, entries = (-waiting.latest, -jobid), self._by_latest
+            del entries[-1 if entries[-1] == entry else bisect_left(entries, entry)]
             if not self._jobs:
                 self.host.admission.engage(self, False)
         return waiting

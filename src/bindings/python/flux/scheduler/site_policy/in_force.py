@@ -9,7 +9,6 @@ configuration does not run it.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Generator, Iterable, Iterator
 from copy import copy
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
@@ -48,22 +47,11 @@ def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
     source = read_code(key, value, check_owner, "CLASS")
     path, name = path_and_name(key, value, "CLASS")
     with ending_in_value_error(key, value):
-        names = set(names_bound(ast.parse(source, path)))
-    if not {name, "*"} & names:
+        code = compile(source, path, "exec")
+    # The class is defined, imported or assigned there, or all of another module is imported.
+    if name not in code.co_names and ("*",) not in code.co_consts:
         raise ValueError(f"{key}={value!r}: no class {name} in {path}")
     return value
-
-
-def names_bound(tree: ast.AST) -> Iterator[str]:
-    """Yield the names that a file's text defines, imports or assigns anywhere; ``*`` for all of
-    another module."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
-            yield node.name
-        elif isinstance(node, ast.alias):
-            yield node.asname or node.name
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
 
 
 class RulesInForce:
