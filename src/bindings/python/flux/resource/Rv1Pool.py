@@ -144,10 +144,10 @@ class Rv1Pool(Hooks):
     def _sibling(self, **own: Any) -> Any:
         """Return a pool of the same class and attributes, with some of its own, without the
         state."""
-        attributes = {**self.__dict__, **own}
+        attributes = self.__dict__.copy()
         for name in NOT_INHERITED:
-            if name in attributes and name not in own:
-                del attributes[name]
+            attributes.pop(name, None)
+        attributes.update(own)
         new = object.__new__(type(self))
         new.__dict__ = attributes
         return new

@@ -48,7 +48,8 @@ def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
     """
     items = list(heap)
     while items:
-        yield heapq.heappop(items)
+        yield items[0]
+        heapq.heappop(items)  # not for a caller that only needs the head
 
 
 def in_steps(

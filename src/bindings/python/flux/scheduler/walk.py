@@ -79,13 +79,15 @@ class _Block(List["Entry"]):
 
     __slots__ = ("shortest",)
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
         super().__init__(entries)
-        self.find_shortest()
+        self.shortest: float = inf
+        if entries:
+            self.find_shortest()
 
     def find_shortest(self) -> None:
         """Compute `shortest`."""
-        self.shortest: float = min([job.limit for _, _, job in self], default=inf)
+        self.shortest = min([job.limit for _, _, job in self], default=inf)
 
 
 _SHORTEST = attrgetter("shortest")
@@ -108,9 +110,8 @@ class OrderedJobs:
         self.count = len(entries)  # number of jobs
         self.is_deferred = False  # whether a rule keeps all of them from starting
         #: none is empty, unless it is the only one
-        self.blocks = [
-            _Block(entries[at : at + JOBS_PER_BLOCK]) for at in range(0, self.count, JOBS_PER_BLOCK)
-        ] or [_Block()]
+        firsts = range(0, self.count or 1, JOBS_PER_BLOCK)
+        self.blocks = [_Block(entries[at : at + JOBS_PER_BLOCK]) for at in firsts]
 
     def __iter__(self) -> Iterator[PendingJob]:
         """Yield the jobs in order, as of now."""
@@ -193,8 +194,8 @@ class OrderedJobs:
         at = self._block(position) if len(blocks) > 1 else 0
         block = blocks[at]
         del block[bisect_left(block, position)]
-        if not block:
-            blocks[at : at + 1] = [] if len(blocks) > 1 else [_Block()]
+        if not block and len(blocks) > 1:
+            del blocks[at]
 
     def _block(self, position: Position) -> int:
         """Return the index of the block that contains a position, or ends before it; 0 if the
@@ -348,6 +349,15 @@ class Walk:
             promised a start; set by others
     """
 
+    is_over = promise_was_dropped = False
+    # positions behind the last job, and the last promised one, examined in their turn
+    _position: Position | None = None
+    _promised_position: Position | None = None
+    # groups with room when the walk began, or all to be examined; None: not determined
+    _groups: list[JobGroup] | None = None
+    _number = 0  # of the last source
+    _has_started = False  # whether a job has left since groups with room were found
+
     def __init__(
         self, backlog: _Backlog, promises: PromisedJobs | None, freed: bool, all_groups: bool
     ) -> None:
@@ -356,13 +366,6 @@ class Walk:
         #: whether resources were freed since the last walk; otherwise only unexamined jobs are
         self.freed = freed
         self.all_groups = all_groups  # whether to examine jobs without room
-        self.is_over = self.promise_was_dropped = False
-        # positions behind the last job, and the last promised one, examined in their turn
-        self._position: Position | None = None
-        self._promised_position: Position | None = None
-        # groups with room when the walk began, or all to be examined; None: not determined
-        self._groups: list[JobGroup] | None = None
-        self._number = 0  # of the last source
         # Heap of (entry, number, source, ranks). A source is a group, with `ranks` None; the promised
         # jobs, likewise; or the jobs that wait for `ranks` (a mask), of `Backlog.by_ranks` or
         # `Backlog.readmitted`: the first is examined while one of them may be promised a start. The
@@ -373,7 +376,6 @@ class Walk:
         self._unpromised: set[int] = set()
         # signature -> limit that was too long to start
         self._refused: dict[Any, float] = {}
-        self._has_started = False  # whether a job has left since groups with room were found
 
     def __iter__(self) -> Iterator[PendingJob | None]:
         backlog, arrivals = self.backlog, 0

@@ -50,10 +50,10 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
     entries = execution.get("R_lite")
     if type(entries) is not list:
         raise ValueError(f"R: execution.R_lite: expected an array, got {quote(entries)}")
-    result = []
+    result: list[Entry] = []
     seen = 0
-    doubled = False
-    for number, entry in enumerate(entries):
+    doubled = 0
+    for entry in entries:
         try:
             ranks = parse_idset(entry["rank"], RANK_LIMIT)
             children = entry["children"]
@@ -61,13 +61,13 @@ def read_lite(R: dict[str, Any]) -> list[Entry]:
             gpus = parse_idset(children["gpu"], UNIT_LIMIT) if "gpu" in children else 0
         except (KeyError, TypeError, AttributeError):
             raise ValueError(
-                f"R: execution.R_lite[{number}]: expected rank and children, got {quote(entry)}"
+                f"R: execution.R_lite[{len(result)}]: expected rank and children, got {quote(entry)}"
             ) from None
         except ValueError as exc:
-            raise ValueError(f"R: execution.R_lite[{number}]: {exc}") from None
+            raise ValueError(f"R: execution.R_lite[{len(result)}]: {exc}") from None
         if not ranks:
-            raise ValueError(f"R: execution.R_lite[{number}].rank: expected at least one rank")
-        doubled = doubled or seen & ranks != 0
+            raise ValueError(f"R: execution.R_lite[{len(result)}].rank: expected at least one rank")
+        doubled |= seen & ranks
         seen |= ranks
         result.append((ranks, cores, gpus))
     return _union(result) if doubled else result

@@ -139,7 +139,8 @@ class RankIndex:
         O(1) for each other rank.
         """
         inventory, partial = self.inventory, self.partial
-        for ranks, units in zip(*[iter(selection)] * 2):
+        numbers = iter(selection)
+        for ranks, units in zip(numbers, numbers):
             if ranks >= 0:
                 full = inventory.full[ranks]
                 free = partial[ranks] or (full if self.idle >> ranks & 1 else 0)

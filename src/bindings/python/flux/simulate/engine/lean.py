@@ -189,8 +189,8 @@ class LeanEngine(Engine):
             heapq.heappop(ends)
         if self.interrupted:
             return False
-        when = math.inf
-        for events, _ in self._sources:
+        when = ends[0][0] if ends else math.inf
+        for events in (self._actions, self._coming):
             if events and events[0][0] < when:
                 when = events[0][0]
         if when == math.inf:

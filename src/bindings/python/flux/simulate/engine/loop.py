@@ -30,17 +30,26 @@ class ObjectMessage(Message):
         return marshal.loads(marshal.dumps(self._obj))
 
 
-class LastMessage(ObjectMessage):
-    """A message that hands its object over, without a copy: the sender no longer uses it."""
+class LastMessage(Message):
+    """A request, or a response that a function takes, that hands its object over without a copy: the sender no
+    longer uses it."""
 
     __slots__ = ()
+    type, matchtag, flags, errnum, nodeid = message.REQUEST, 0, 0, 0, message.NODEID_ANY
+    userid, rolemask = message.OWNER, message.OWNER_ROLES
+
+    def __init__(self, topic, obj, sender):
+        self.topic = topic
+        self.sender = sender
+        self._text = None
+        self._obj = obj
 
     @property
     def payload(self):
         return self._obj
 
 
-class AllocMessage(Message):
+class AllocMessage(LastMessage):
     """A ``sched.alloc`` request with a marshalled jobspec, which is decoded at each access of the
     payload: each reader gets its own object, and may change it. The body has it as it is."""
 
@@ -53,29 +62,6 @@ class AllocMessage(Message):
     @property
     def payload_str(self):
         return message.encode(self.payload)
-
-
-class Receiver:
-    """The sender of requests whose answers a function takes."""
-
-    __slots__ = ("receive",)
-
-    def __init__(self, receive):
-        self.receive = receive
-
-
-class Answer:
-    """A response of the scheduler that hands its object over, for a `Receiver`."""
-
-    __slots__ = ("body",)
-    errnum = 0
-
-    def __init__(self, body):
-        self.body = body
-
-    @property
-    def payload_str(self):
-        return message.encode(self.body)
 
 
 class Loop(direct.DirectReactor):
@@ -153,7 +139,7 @@ class DirectHandle(Handle):
         raise FileNotFoundError(errno.ENOENT, f"{key}: a simulation keeps no KVS")
 
     def respond_object(self, msg, obj=None):
-        self.kernel.respond(msg, Answer(obj))
+        self.kernel.respond(msg, LastMessage(msg.topic, obj, None))
 
 
 class Scheduler(ModuleTask):

@@ -10,15 +10,16 @@ import errno
 import marshal
 import re
 from syslog import LOG_WARNING
+from types import SimpleNamespace
 
-from flux.simulate.engine.loop import AllocMessage, LastMessage, Peer, Receiver
+from flux.simulate.engine.loop import AllocMessage, LastMessage, Peer
 from flux.simulate.job import jobspec
 from flux_engine.formats import jobid, rset, states
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.job_manager.job import Jobs, SchedulableJob, merge_annotations
 from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
-from flux_engine.kernel.message import FLAG_NORESPONSE, OWNER, REQUEST
+from flux_engine.kernel.message import FLAG_NORESPONSE, OWNER
 
 
 def default_queue(config):
@@ -94,17 +95,15 @@ class QuickSched(Sched):
 
     def __init__(self, *args, **more):
         super().__init__(*args, **more)
-        #: topic -> class of the request, and its sender
+        #: topic -> class of the request, and its sender, which takes the answer
         self._requests = {
-            "sched.alloc": (AllocMessage, Receiver(self.alloc_response)),
-            "sched.free": (LastMessage, Receiver(self.free_response)),
+            "sched.alloc": (AllocMessage, SimpleNamespace(receive=self.alloc_response)),
+            "sched.free": (LastMessage, SimpleNamespace(receive=self.free_response)),
         }
 
     def send(self, topic, payload):
         kind, sender = self._requests[topic]
-        msg = kind(REQUEST, topic, None, payload)
-        msg.sender = sender
-        self.sender.inbox.append(msg)
+        self.sender.inbox.append(kind(topic, payload, sender))
 
     def annotate(self, job, update):
         if job.alloc_pending:

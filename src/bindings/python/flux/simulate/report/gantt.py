@@ -6,7 +6,7 @@ from html import escape
 
 from flux.simulate.report import svg
 from flux.simulate.results import metrics
-from flux.simulate.results.outcome import units_of
+from flux.simulate.results.outcome import runs_of
 from flux_engine.formats import states
 
 HEIGHT = 360
@@ -69,8 +69,7 @@ def _bar(place, row, x, y):
     id, submit, start, end, size, limit, user, queue, allocated, backfilled, how = row
     left, right = max(x(start), x.first), min(x(end), x.last)
     width = max(right - left, 0.3)
-    bounds = units_of(allocated)
-    spans = list(zip(bounds[::2], bounds[1::2]))
+    spans = list(runs_of(allocated))
     at, wide = svg.short(left), svg.short(width)
     path = [f"M{at} {svg.short(y(a))}h{wide}V{svg.short(y(b))}h-{wide}z" for a, b in spans]
     low, high = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))

@@ -6,8 +6,7 @@ import json
 import math
 import os
 from array import array
-from itertools import chain, groupby
-from operator import itemgetter
+from itertools import chain
 
 from flux.scheduler.command.new_file import new_file, replace_file
 from flux.simulate.job import jobspec, max_wait, placement, system_of
@@ -28,11 +27,12 @@ COLUMNS = (
 
 def number(value):
     """Format a number in its shortest form, rounded to microseconds; "" for NaN."""
-    if value % 1:
-        value = round(value, 6)
-        if value % 1:
-            return repr(value) if value == value else ""
-    return str(int(value))
+    if not value % 1:
+        return str(int(value))
+    if 1e-4 <= value < 1e9:  # the text of round() by one conversion, not three
+        return f"{value:.6f}".rstrip("0").rstrip(".")
+    value = round(value, 6)
+    return "" if value != value else repr(value) if value % 1 else str(int(value))
 
 
 def cell(text):
@@ -47,9 +47,8 @@ def write_jobs(outcome, path):
     with new_file(path, newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for index, job in enumerate(workload.jobs):
-            how = outcome.how[index]
-            submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
+        columns = outcome.how, outcome.submit, outcome.start, outcome.end, outcome.size
+        for index, (job, how, submit, start, end, size) in enumerate(zip(workload.jobs, *columns)):
             ran = start == start
             ended = ran and end == end
             run = end - start if ended else (-1.0 if ran else math.nan)
@@ -60,7 +59,7 @@ def write_jobs(outcome, path):
                     name,
                     f"delay:{number(job.run)}",
                     number(submit),
-                    outcome.size[index],
+                    size,
                     number(job.limit) if job.limit else -1,
                     int(how == states.COMPLETED) if how else "",
                     FINAL.get(how, ""),
@@ -173,12 +172,13 @@ def write_machine_states(outcome, path):
 def busy_steps(uses):
     """Yield (time, units in use from then on) for 0 and each change, from (time, units more than before) in order of
     time."""
-    busy = 0
-    for when, some in groupby(chain([(0.0, 0)], uses), itemgetter(0)):
-        more = sum(units for _, units in some)
+    busy, told, at = 0, None, 0.0
+    for when, more in chain(uses, [(math.inf, 0)]):
+        if when != at and busy != told:
+            yield at, busy
+            told = busy
+        at = when
         busy += more
-        if more or when == 0:
-            yield when, busy
 
 
 def write_json(value, path):

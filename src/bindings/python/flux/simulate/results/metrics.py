@@ -4,6 +4,7 @@
 import bisect
 import math
 from array import array
+from collections import defaultdict
 from operator import attrgetter
 
 from flux.simulate.results.outcome import END, PREEMPTED, REJECTED, START, SUBMISSION
@@ -362,15 +363,17 @@ def groups(outcome):
         found["size"][size] = []
         for run in runs:
             found["size and run time"][f"{size}, {run}"] = []
+    alike = defaultdict(list)
     for index in outcome.started():
         job = work.jobs[index]
-        size = sizes[bisect.bisect_left(size_bounds, job.size)]
-        run = runs[bisect.bisect_left(run_bounds, job.seconds)]
-        user = None if job.user is None else job.user if job.user in users else "all others"
-        names = (f"{size}, {run}", size, user, job.queue)
+        size = bisect.bisect_left(size_bounds, job.size)
+        alike[size, bisect.bisect_left(run_bounds, job.seconds), job.user, job.queue].append(index)
+    for (size, run, user, queue), indices in alike.items():
+        user = user if user is None or user in users else "all others"
+        names = (f"{sizes[size]}, {runs[run]}", sizes[size], user, queue)
         for kind, name in zip(found, names):
             if name is not None:
-                found[kind].setdefault(name, []).append(index)
+                found[kind].setdefault(name, []).extend(indices)
     columns = outcome.columns
     order = [*users, "all others"]
     found["user"] = {name: found["user"][name] for name in order if name in found["user"]}

@@ -293,9 +293,16 @@ def units_of(text):
     return idset.decode((text or "").replace(" ", ","))
 
 
+def runs_of(text):
+    """Yield the runs (first, last + 1) of an interval set as `Outcome` has it, which needs no check."""
+    for run in text.split():
+        low, _, high = run.partition("-")
+        yield int(low), int(high or low) + 1
+
+
 def count_units(text):
     """Return the number of units of an interval set."""
-    return idset.count(units_of(text))
+    return sum(high - low for low, high in runs_of(text))
 
 
 class _RankUnits:

@@ -4,7 +4,7 @@
 import math
 
 from flux.simulate.results import metrics
-from flux.simulate.results.outcome import in_microseconds, units_of
+from flux.simulate.results.outcome import in_microseconds, runs_of
 
 #: Maximum number of jobs with their own bar in a Gantt chart; the others are merged into a shade.
 GANTT_JOBS = 500
@@ -151,13 +151,13 @@ class Cells:
         begin, stop = int(first), int(last)
         after_begin, after_stop = first - begin, last - stop
         up, down = 1 - after_begin, 1 - after_stop
-        bounds, height = units_of(allocated), self.height
-        for low, high in zip(bounds[::2], bounds[1::2]):
+        height = self.height
+        for low, high in runs_of(allocated):
             for row in range(int(low / height), self.rows):
                 top, bottom = row * height, (row + 1) * height
                 if top >= high:
                     break
-                share = (min(high, bottom) - max(low, top)) / height
+                share = ((high if high < bottom else bottom) - (low if low > top else top)) / height
                 changes = self._changes[row]
                 changes[begin] += share * up
                 changes[begin + 1] += share * after_begin
