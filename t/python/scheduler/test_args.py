@@ -145,6 +145,8 @@ def test_test_hello_nopartial_is_sched_simples():
         (["mode=limited=3"], {"mode": "limited", "limit": 3}),
         (["queue-depth=5", "mode=limited=3"], {"mode": "limited", "limit": 3}),
         ([], {"mode": "limited", "limit": 8}),
+        (["order=queue"], {"mode": "unlimited"}),  # a depth must not hide a queue
+        (["order=queue", "queue-depth=3"], {"mode": "limited", "limit": 3}),
     ],
 )
 def test_queue_depth(args, ready):

@@ -364,6 +364,19 @@ def test_windows_of_two_kinds_of_nodes():
     assert [one["steps"][0][0] for one in answer["kinds"]] == [2, 4]
 
 
+@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
+def test_windows_of_queues_that_go_by_themselves(module):
+    """The first job of a queue, which cannot start, is in the way of no other queue."""
+    rig = Rig(R(8, 4, properties={"a": "0-3"}), module, "order=queue")
+    only = {"constraints": {"properties": ["a"]}}
+    rig.alloc({1: whole(4, 1000, **only), 2: whole(4, 0, **only)})
+    (kind,) = rig.answer("windows", horizon=3600)["kinds"]
+    assert kind["steps"] == [[4, rig.now + 3600]] and kind["total"] == 8
+    rig.alloc(3, whole(8, 10))
+    (kind,) = rig.answer("windows", horizon=3600)["kinds"]
+    assert kind["steps"] == []
+
+
 @pytest.mark.parametrize("horizon", [0, -1, "8h", True, 1e12, None])
 def test_horizons_that_are_refused(horizon):
     for topic in ("windows", "plan"):
