@@ -205,25 +205,6 @@ def test_a_hook_sees_cores_for_as_many_slots_as_memory_allows():
     assert alloc.to_dict()["scheduling"]["amounts"]["memory"] == {"0": "60G", "1": "20G"}
 
 
-@pytest.mark.parametrize("tree", (False, True))
-def test_a_promise_keeps_memory(tree):
-    """A job of 60 s has 40 of 64 GiB of each node; one that needs 30 GiB is promised the time when it ends,
-    and a job that would take that from it does not fit before."""
-    R = R_of(scheduling=topology(64))
-    pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
-    pool.clock = lambda: 0.0
-    pool.alloc(1, ask(pool, nodes=4, memory="40G"))
-    plan = pool.plan()
-    wide = ask(pool, nodes=4, memory="50G", duration=100.0)
-    start = plan.earliest(wide)
-    assert start == 60.0
-    plan.reserve(2, wide, start)
-    assert plan.fits(ask(pool, nodes=4, memory="14G", duration=100.0))
-    assert not plan.fits(ask(pool, nodes=4, memory="15G", duration=100.0))
-    assert plan.fits(ask(pool, nodes=4, memory="24G", duration=60.0))
-    assert plan.earliest(ask(pool, nodes=1, memory="15G", duration=100.0)) == 160.0
-
-
 def test_counts_change_only_while_nobody_has_resources():
     pool = ResourcePool(R_of())
     pool.count_amounts({"memory": "64G"})

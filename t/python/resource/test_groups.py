@@ -7,7 +7,7 @@ import random
 import pytest
 from pool_model import ask
 
-from flux.resource import InsufficientResources, ResourcePool
+from flux.resource import ResourcePool
 from flux.resource.pool import groups as groups_module
 from flux.resource.pool.groups import GroupBinding, Groups, fewest
 from flux.resource.pool.masks import members, popcount
@@ -94,42 +94,6 @@ def test_a_range_takes_what_is_together():
     assert members(got.ranks) == [4, 5, 6, 7]
     got = pool.alloc(3, request_of(pool, GroupBinding(racks), nodes="2+", slots=4))
     assert members(got.ranks) == [1, 2, 3]
-
-
-def test_what_it_says_when_it_does_not_fit():
-    pool = ResourcePool(R(8, 4))
-    request = request_of(pool, GroupBinding(racks_of(8, 4)), nodes=4, slots=4)
-    for jobid, rank in ((1, 0), (2, 4)):
-        pool.alloc(jobid, request_of(pool, nodes=1, slots=4, constraints={"ranks": [str(rank)]}))
-    assert pool.explain(request)["reason"] == (
-        "placement: needs 4 nodes in one rack: 6 free, at most 3 in one rack"
-    )
-    with pytest.raises(InsufficientResources, match="at most 3 in one rack"):
-        pool.alloc(3, request)
-    pool.mark_down("1-7")
-    assert pool.waits_for_ranks(request)
-    pool.check()
-
-
-@pytest.mark.parametrize("promised", [False, True])
-def test_a_plan_finds_the_first_rack_that_comes_free(promised):
-    pool = ResourcePool(R(8, 4))
-    pool.clock = lambda: 1000.0
-    request = request_of(pool, GroupBinding(racks_of(8, 4)), nodes=4, slots=4, duration=100)
-    for jobid, rank, length in ((1, 0, 500), (2, 4, 300), (3, 5, 200)):
-        only = {"ranks": [str(rank)]}
-        pool.alloc(jobid, request_of(pool, nodes=1, slots=4, constraints=only, duration=length))
-    plan = pool.plan()
-    assert plan.earliest(request) == 1300.0
-    if promised:  # all of the second rack, for longer than it could wait
-        other = request_of(pool, nodes=1, slots=4, constraints={"ranks": ["7"]}, duration=1000)
-        plan.reserve(9, other, 1000.0)
-        assert plan.earliest(request) == 1500.0
-    plan.reserve(4, request, plan.earliest(request))
-    assert plan.ranks_of(4) == (0b1111 if promised else 0b11110000)
-    assert plan.advance(4) == (1500.0 if promised else 1300.0)
-    # What is promised is one rack; the other may be used.
-    assert plan.earliest(request_of(pool, nodes=1, slots=4, duration=50)) == 1000.0
 
 
 def test_a_promise_in_segments_is_void_on_ranks_that_are_kept_for_no_job():

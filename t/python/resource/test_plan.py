@@ -192,42 +192,6 @@ def test_whether_a_change_would_break_a_promise():
     assert pool.job_end(1) == end
 
 
-def test_no_end_no_shadow():
-    """A job without an end never makes room; one past its end does now."""
-    pool = make_pool(FOUR)
-    pool.alloc(1, job(pool, 2, cores=4, duration=0.0))
-    request = job(pool, 3, cores=4)
-    assert pool.earliest(request) is None
-    plan = pool.plan()
-    plan.hold(5, request)
-    # Both nodes of the job without an end come together: of the two that are free one is kept.
-    with pytest.raises(InsufficientResources):
-        plan.alloc(6, job(pool, 2, cores=4))
-    plan.alloc(6, job(pool, 1, cores=4))
-    with pytest.raises(InsufficientResources):
-        plan.alloc(7, job(pool, 1))
-    pool.free(6)
-    # Either of two such jobs may end first: the free resources are kept.
-    pool.free(1)
-    pool.alloc(1, job(pool, 1, cores=4, duration=0.0))
-    pool.alloc(2, job(pool, 1, cores=4, duration=0.0))
-    plan.hold(5, request)
-    with pytest.raises(InsufficientResources):
-        plan.alloc(6, job(pool, 1))
-    plan.cancel(5)
-    pool.free(1)
-    pool.free(2)
-    pool.alloc(1, job(pool, 2, cores=4, duration=0.0))
-    plan.alloc(6, job(pool, 1))
-    pool.update_expiration(1, NOW - 100)
-    assert pool.earliest(job(pool, 2, cores=4)) == NOW
-    pool.mark_down("0-1")
-    with pytest.raises(InsufficientResources, match="2 down"):
-        pool.plan().hold(7, request)
-    assert pool.waits_for_ranks(request)
-    assert not pool.waits_for_ranks(job(pool, 2, cores=4))
-
-
 def test_windows():
     pool = make_pool(FOUR, expiration=NOW + 500)
     pool.alloc(1, job(pool, 2, cores=4, duration=100.0))
@@ -281,22 +245,6 @@ def test_plan_of_a_pool_with_hooks():
     plan.cancel(3)
     plan.hold(6, job(pool, 2, cores=4, duration=0.0))
     assert plan.earliest(two) is None
-
-
-def test_a_hold_is_lost_with_its_ranks_only():
-    pool = make_pool(FOUR)
-    pool.alloc(1, job(pool, 1, cores=4, duration=0))  # without an end
-    plan = pool.plan()
-    head = job(pool, 4, cores=4)
-    assert plan.earliest(head) is None
-    plan.hold(7, head)
-    assert plan.stale() == []
-    pool.mark_down("2")
-    assert plan.stale() == [7]
-    pool.mark_up("2")
-    assert plan.stale() == []
-    pool.remove_ranks("3")
-    assert plan.stale() == [7]
 
 
 def test_a_copied_plan_promises_tokens_of_its_own():
@@ -377,50 +325,6 @@ def test_units_counted_anew_in_a_trial():
     plan.reserve(2, job(pool, slots=3, cores=1), NOW + 10)
     asked = plan.would_break(lambda: pool.mark_down("3"), lambda: pool.mark_up("3"), without=[2])
     assert not asked and plan.promises() == {2: (NOW + 10, NOW + 20)} and plan.stale() == []
-
-
-def test_a_promise_that_is_over_is_stale(planned):
-    pool, plan, now = planned
-    two = job(pool, 2, cores=4, duration=10.0)
-    plan.reserve(2, two, NOW + 10)
-    now[0] = NOW + 20
-    assert plan.stale() == [2]
-    pool.mark_down("0")
-    assert plan.stale() == [2]
-    assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
-    plan.cancel(2)
-    assert plan.stale() == []
-    assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
-
-
-def test_a_clock_that_is_set_back(planned):
-    """A promise from a time on that is before the plan's first one."""
-    pool, plan, now = planned
-    two = job(pool, 2, cores=4, duration=10.0)
-    assert plan.earliest(two) == NOW
-    now[0] = NOW - 5
-    plan.reserve(2, two, NOW - 5)
-    plan.reserve(3, two, NOW - 5)
-    assert plan.earliest(two) == NOW + 5
-    plan.cancel(2)
-    plan.cancel(3)
-    assert plan.earliest(job(pool, 4, cores=4)) <= NOW
-
-
-def test_holding_what_is_large_enough():
-    """Ranks that have room now, then those that have it soonest, then any."""
-    pool = make_pool([({0, 1, 2, 3}, set())] * 4 + [({0}, set())])
-    pool.mark_down("0-2")
-    pool.alloc(1, job(pool, 1, cores=4, duration=0.0))
-    pool.mark_up("all")
-    pool.alloc(2, job(pool, 1, cores=4, duration=30.0))
-    pool.alloc(3, job(pool, 1, cores=2, duration=0.0))
-    plan = pool.plan()
-    plan.hold(9, job(pool, 4, cores=4))
-    assert plan.ranks_of(9) == 0b1111
-    with pytest.raises(InsufficientResources):
-        plan.alloc(4, job(pool, 1, cores=2))
-    assert plan.alloc(5, job(pool, 1)).dumps() == "rank4/core0"
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -520,18 +424,6 @@ def test_a_job_that_cannot_start_leaves_promises_on_the_ranks_that_they_are_boun
         for one in late:
             pool.free(one)
     assert failed
-
-
-def test_fits_for_another_duration():
-    pool = make_pool([({0, 1, 2, 3}, set())] * 2)
-    plan = pool.plan()
-    plan.reserve(1, job(pool, 2, 1, 4), NOW + 100)
-    assert plan.fits(job(pool, 1, 1, 4, duration=100.0))
-    assert not plan.fits(job(pool, 1, 1, 4, duration=101.0))
-    assert plan.fits(job(pool, 1, 1, 4, duration=101.0), duration=50.0)
-    assert not plan.fits(job(pool, 1, 1, 4, duration=10.0), duration=0)
-    assert plan.fits(job(pool, 1, 1, 4, duration=101.0), jobid=1)
-    assert plan.has_free(job(pool, 2, 1, 4)) and not plan.has_free(job(pool, 3, 1, 4))
 
 
 @pytest.mark.parametrize("rows", [4 * [({0, 1}, set())], [({0, 1}, set()), ({0, 1, 2}, set())]])

@@ -7,7 +7,6 @@ import inspect
 import pytest
 from peers import Guide, R, Rig, jobspec
 
-from flux.resource import ResourcePool
 from flux.scheduler import AllocRequest, PendingJob, Scheduler
 
 CRIT, ERR, INFO = 2, 3, 6
@@ -47,24 +46,6 @@ def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
 # -- AllocRequest ----------------------------------------------------------------------------------
 
 
-class Answers:
-    """A scheduler as far as a request sees it."""
-
-    def __init__(self):
-        self.calls = []
-        self.now = lambda: 0.0
-        self.resources = ResourcePool(R(1, 1))
-
-    def __getattr__(self, name):
-        if name.startswith("alloc_"):
-            return lambda *args: self.calls.append((name, *args[1:]))
-        raise AttributeError(name)
-
-
-class Msg:
-    payload = {"id": 77}
-
-
 def test_what_comes_during_a_commit_goes_into_the_next(rig):
     rig.arrive((10, 11, 12))
     assert len(rig.kvs.commits) == 1, "of one turn"
@@ -77,9 +58,11 @@ def test_what_comes_during_a_commit_goes_into_the_next(rig):
     assert len(rig.kvs.commits) == rig.sched.stats_get()["commits"] == 3
 
 
-@pytest.fixture
-def request_():
-    return AllocRequest(Answers(), Msg())
+def open_request(rig):
+    """The request of a job that no pass starts."""
+    rig.sched.schedule = lambda: None
+    rig.arrive(1)
+    return rig.sched._queue[0].request
 
 
 @pytest.mark.parametrize(
@@ -92,21 +75,21 @@ def request_():
         (False, {"sched": {"c": 6}}, {"sched": {"c": 6}}),
     ],
 )
-def test_success_clears_what_was_annotated(request_, clear, given, sent):
-    request_.annotate({"sched": {"a": 1, "b": 2, "gone": 3}})
-    request_.annotate({"sched": {"gone": None}})
-    request_.success({}, given, clear=clear)
-    assert request_.scheduler.calls[-1] == ("alloc_success", {}, sent)
+def test_success_clears_what_was_annotated(rig, clear, given, sent):
+    request = open_request(rig)
+    request.annotate({"sched": {"a": 1, "b": 2, "gone": 3}})
+    request.annotate({"sched": {"gone": None}})
+    request.success(R(1, 1), given, clear=clear)
+    assert rig.success(1).get("annotations") == sent
 
 
-def test_nulls_for_what_is_not_shown_are_left_out(request_):
-    request_.annotate({"sched": {"t_estimate": None}})
-    request_.annotate({"sched": {"t_estimate": None, "x": 1}})
-    request_.annotate({"sched": {"t_estimate": None}, "user": {"y": None}})
-    assert request_.scheduler.calls == [
-        ("alloc_annotate", {"sched": {"x": 1}}),
-        ("alloc_annotate", {"user": {"y": None}}),
-    ]
+def test_nulls_for_what_is_not_shown_are_left_out(rig):
+    request = open_request(rig)
+    request.annotate({"sched": {"t_estimate": None}})
+    request.annotate({"sched": {"t_estimate": None, "x": 1}})
+    request.annotate({"sched": {"t_estimate": None}, "user": {"y": None}})
+    sent = [answer["annotations"] for answer in rig.answers(1)]
+    assert sent == [{"sched": {"x": 1}}, {"user": {"y": None}}]
 
 
 def test_the_guides_answers_work_from_outside_too(rig):
