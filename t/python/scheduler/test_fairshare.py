@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Fair share: ``[fairshare]``, and what it counts."""
 
-import json
 import math
-import types
 
 import pytest
 from each_policy import POLICIES, under
@@ -13,7 +11,6 @@ from test_history import JobList
 from flux.scheduler.host import NO_TIMER
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy.fairshare import read_entry
-from flux.scheduler.site_policy.usage import UsageStore
 
 HOUR = 3600.0
 
@@ -40,22 +37,6 @@ def used(rig):
     """Core-hours by bank and user."""
     answer = rig.answer("shares")
     return {(one["bank"], one["user"]): one["used"] for one in answer["shares"] if one["user"]}
-
-
-def test_use_is_stored_in_parts_and_read_again():
-    amounts = {("bank", None if user == 9 else user): user / 3 for user in range(600)}
-    found = {}
-    rule = types.SimpleNamespace(
-        host=types.SimpleNamespace(now=lambda: 200.0),
-        amounts=lambda now: amounts.items(),
-        load=lambda key, amount, through: found.update({key: (amount, through)}),
-    )
-    store = UsageStore(rule, "key", lambda key: True)
-    parts = list(store.text())
-    assert len(parts) > 3
-    store.restore(json.loads("".join(parts)))
-    assert store.through == 200.0
-    assert found == {key: (amount, 200.0) for key, amount in amounts.items()}
 
 
 # -- the table -------------------------------------------------------------------------------------

@@ -4,10 +4,8 @@
 import re
 
 import pytest
-from peers import R
 
-from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler.reservations.reservation import Applicant, Reservation, whole_nodes
+from flux.scheduler.reservations.reservation import Applicant, Reservation
 from flux.scheduler.site_policy.tables import QueueNames
 
 NOW = 1795600000.0
@@ -85,23 +83,3 @@ def test_the_group():
     assert not dedicated.admits(Applicant(1001, None, None), names)
     assert not dedicated.admits(Applicant(1002, "debug", None), names)
     assert make(banks="physics").admits(Applicant(7, None, "physics"), names)
-
-
-def test_windows_follow_each_other():
-    one = make(every="1d")
-    first = one.window_at(NOW)
-    second = one.window_after(first)
-    assert second == (1, first.start + 86400, first.end + 86400)
-    assert make().window_after(make().window_at(NOW)) is None
-    assert make().window_at(NOW + 6 * 3600) is None
-    assert one.window_at(second.start) == second  # the first is over when it ends, not before
-
-
-def test_what_a_window_asks_the_pool_for():
-    pool = ResourcePool(R(8, 4, properties={"big": "4-7"}))
-    pool.mark_up("all")
-    one = make(requires={"properties": ["big"]})
-    got = pool.alloc(1, pool.parse_resource_request(whole_nodes(4, 3600.0, one.constraint)))
-    assert got.dumps() == "rank[4-7]/core[0-3]"
-    both = make(nodes=..., hosts="n[0-5]", requires={"properties": ["big"]})
-    assert both.constraint == {"and": [{"hostlist": ["n[0-5]"]}, {"properties": ["big"]}]}
