@@ -6,7 +6,7 @@ import math
 import pytest
 from pool_model import R_of, ask
 
-from flux.resource import ResourcePool
+from flux.resource import InsufficientResources, ResourcePool
 
 NOW = 1000.0
 
@@ -18,6 +18,22 @@ def make_pool(nodes, cores=16, gpus=4):
     pool.now = NOW
     pool.clock = lambda: pool.now
     return pool
+
+
+def test_a_late_start_breaks_the_promise_that_follows():
+    pool = make_pool(1)
+    plan = pool.plan()
+    pool.alloc(1, ask(pool, 1, 15, 4, duration=10.0))
+    plan.reserve(2, ask(pool, 1, 15, 4, duration=20.0), NOW + 10)
+    plan.reserve(3, ask(pool, 1, 15, 4, duration=20.0), NOW + 30)
+    assert not plan.is_counted
+    assert plan.stale() == []
+    pool.now = NOW + 15  # job 1 has ended late
+    pool.free(1)
+    plan.alloc(2, ask(pool, 1, 15, 4, duration=20.0))
+    assert plan.stale() == [3]
+    with pytest.raises(InsufficientResources, match="cannot be kept"):
+        plan.advance(3)
 
 
 @pytest.mark.parametrize("others, frozen, start", [(31, False, 0), (32, False, 90), (0, True, 90)])
@@ -50,6 +66,42 @@ def test_only_part_of_a_promise_is_lent():
     pool.free(3)
     plan.alloc(3, ask(pool, 1, 1, 1, duration=5.0))
     assert plan.contains(2, [3])
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_ranks_are_kept_for_no_job_whatever_is_in_use(is_counted):
+    def whole(nodes, duration):
+        return ask(pool, 1, 16, 4, nodes=nodes, exclusive=True, duration=duration)
+
+    pool = make_pool(4)
+    plan = pool.plan()
+    if not is_counted:
+        plan.reserve(9, ask(pool, 1, 1, 0, duration=1.0), NOW + 500)
+    pool.alloc_on(1, whole(1, 80.0), 0b1000)
+    pool.alloc_on(2, whole(1, 30.0), 0b0100)
+    plan.reserve(10, whole(1, 10.0), NOW + 5)
+    assert not plan.keep_free(-1, whole(3, 100.0), NOW + 10)
+    assert plan.is_counted is is_counted and plan.stale() == [-1, 10] and plan.breaks_a_promise()
+    plan.cancel(10)
+    assert not plan.breaks_a_promise()
+    assert plan.earliest(whole(1, 10.0)) == NOW and plan.earliest(whole(1, 11.0)) == NOW + 80
+    if is_counted:
+        return
+    assert plan.ranks_of(-1) == 0b0111 and plan.is_short
+    pool.free(1)
+    assert plan.stale() == [] and plan.ranks_of(-1) == 0b1011 and not plan.is_short
+
+
+def test_ranks_that_come_up_are_kept_for_no_job():
+    pool = make_pool(3)
+    pool.mark_down("2")
+    plan = pool.plan()
+    plan.reserve(9, ask(pool, 1, 1, 0, duration=1.0), NOW + 500)
+    request = ask(pool, 1, 16, 4, nodes=3, exclusive=True, duration=100.0)
+    assert not plan.keep_free(-1, request, NOW + 10)
+    assert not plan.is_counted and plan.stale() == [] and plan.ranks_of(-1) == 0b011
+    pool.mark_up("2")
+    assert plan.stale() == [] and plan.ranks_of(-1) == 0b111
 
 
 @pytest.mark.parametrize("is_extended", [False, True])

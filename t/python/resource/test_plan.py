@@ -192,6 +192,42 @@ def test_whether_a_change_would_break_a_promise():
     assert pool.job_end(1) == end
 
 
+def test_no_end_no_shadow():
+    """A job without an end never makes room; one past its end does now."""
+    pool = make_pool(FOUR)
+    pool.alloc(1, job(pool, 2, cores=4, duration=0.0))
+    request = job(pool, 3, cores=4)
+    assert pool.earliest(request) is None
+    plan = pool.plan()
+    plan.hold(5, request)
+    # Both nodes of the job without an end come together: of the two that are free one is kept.
+    with pytest.raises(InsufficientResources):
+        plan.alloc(6, job(pool, 2, cores=4))
+    plan.alloc(6, job(pool, 1, cores=4))
+    with pytest.raises(InsufficientResources):
+        plan.alloc(7, job(pool, 1))
+    pool.free(6)
+    # Either of two such jobs may end first: the free resources are kept.
+    pool.free(1)
+    pool.alloc(1, job(pool, 1, cores=4, duration=0.0))
+    pool.alloc(2, job(pool, 1, cores=4, duration=0.0))
+    plan.hold(5, request)
+    with pytest.raises(InsufficientResources):
+        plan.alloc(6, job(pool, 1))
+    plan.cancel(5)
+    pool.free(1)
+    pool.free(2)
+    pool.alloc(1, job(pool, 2, cores=4, duration=0.0))
+    plan.alloc(6, job(pool, 1))
+    pool.update_expiration(1, NOW - 100)
+    assert pool.earliest(job(pool, 2, cores=4)) == NOW
+    pool.mark_down("0-1")
+    with pytest.raises(InsufficientResources, match="2 down"):
+        pool.plan().hold(7, request)
+    assert pool.waits_for_ranks(request)
+    assert not pool.waits_for_ranks(job(pool, 2, cores=4))
+
+
 def test_windows():
     pool = make_pool(FOUR, expiration=NOW + 500)
     pool.alloc(1, job(pool, 2, cores=4, duration=100.0))
@@ -245,6 +281,22 @@ def test_plan_of_a_pool_with_hooks():
     plan.cancel(3)
     plan.hold(6, job(pool, 2, cores=4, duration=0.0))
     assert plan.earliest(two) is None
+
+
+def test_a_hold_is_lost_with_its_ranks_only():
+    pool = make_pool(FOUR)
+    pool.alloc(1, job(pool, 1, cores=4, duration=0))  # without an end
+    plan = pool.plan()
+    head = job(pool, 4, cores=4)
+    assert plan.earliest(head) is None
+    plan.hold(7, head)
+    assert plan.stale() == []
+    pool.mark_down("2")
+    assert plan.stale() == [7]
+    pool.mark_up("2")
+    assert plan.stale() == []
+    pool.remove_ranks("3")
+    assert plan.stale() == [7]
 
 
 def test_a_copied_plan_promises_tokens_of_its_own():
