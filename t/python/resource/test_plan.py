@@ -13,6 +13,7 @@ from pool_model import Ask, R_of
 
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+from flux.resource.plan import bound_strategy
 from flux.resource.plan.tokens import TokenPlan
 from flux.resource.pool.masks import members, popcount
 
@@ -379,6 +380,20 @@ def test_units_counted_anew_in_a_trial():
     assert not asked and plan.promises() == {2: (NOW + 10, NOW + 20)} and plan.stale() == []
 
 
+def test_a_promise_that_is_over_is_stale(planned):
+    pool, plan, now = planned
+    two = job(pool, 2, cores=4, duration=10.0)
+    plan.reserve(2, two, NOW + 10)
+    now[0] = NOW + 20
+    assert plan.stale() == [2]
+    pool.mark_down("0")
+    assert plan.stale() == [2]
+    assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
+    plan.cancel(2)
+    assert plan.stale() == []
+    assert plan.earliest(job(pool, 3, cores=4, duration=10.0)) == NOW + 20
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_fits_says_what_alloc_would_do(seed):
     """Beside all promises but its own, for jobs with and without one, counted and bound to ranks."""
@@ -531,3 +546,24 @@ def test_a_plan_takes_promises_over_from_another():
     assert list(other.promises()) == [-1, -2]
     assert other.promises()[-1] == (NOW + 5, NOW + 15)
     assert other.earliest(job(pool, 1, 1, 2, duration=10.0)) == NOW + 15
+
+
+def test_of_promises_on_ranks_only_those_with_free_resources_are_searched_for(monkeypatch):
+    """A search reads each rank: with thousands of ranks and promises that cost 100 ms after each end."""
+    pool = make_pool([(set(range(8)), set())] * 4)
+    plan = pool.plan()
+    for jobid in range(1, 5):
+        pool.alloc(jobid, job(pool, 1, cores=6, duration=100.0 + jobid))
+    jobids = list(range(10, 40))
+    for jobid in jobids:
+        request = job(pool, 1, cores=2 if jobid == 30 else 3 + jobid % 5, duration=200.0)
+        plan.reserve(jobid, request, plan.earliest(request, after=NOW + 50))
+    assert not plan.is_counted
+    monkeypatch.setattr(bound_strategy, "MANY_RANKS", 4)
+    room, searched = plan._current._ranks.room, []
+    find = room.first_to_start
+    monkeypatch.setattr(
+        room, "first_to_start", lambda row, *args: searched.extend(row) or find(row, *args)
+    )
+    assert plan.advance_in_turn(jobids) == (21, [20], NOW)
+    assert len(searched) == 1

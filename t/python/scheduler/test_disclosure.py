@@ -9,7 +9,7 @@ import uuid
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.scheduler.disclosure import FIELDS
+from flux.scheduler.disclosure import FIELDS, Owned, Reason, behind, read_by, shown_to
 from flux.scheduler.host import name_of
 
 GUEST = 9999
@@ -182,6 +182,35 @@ def test_plan_and_statistics_are_refused(machine):
 
 
 # -- the table itself ------------------------------------------------------------------------------
+
+
+class Reader:
+    def __init__(self, userid=None, private=False):
+        self.userid, self.private = userid, private
+
+    def may_see(self, userid):
+        return self.userid is not None and userid == self.userid
+
+
+def test_a_field_that_the_table_does_not_have_is_not_shown():
+    answer = {"now": 1, "secret": 2, "jobs": [{"id": 3, "secret": 4, "limit": {"job": "x"}}]}
+    assert shown_to(Reader(), "sched.explain", answer) == {
+        "now": 1,
+        "jobs": [{"id": 3, "limit": {}}],
+    }
+    assert shown_to(Reader(), "sched.limits.limits", Owned({"used": 1}, 5)) == {"used": 1}
+    assert shown_to(Reader(6, True), "sched.limits.limits", Owned({"used": 1}, 5)) == {}
+    assert shown_to(Reader(5, True), "sched.limits.limits", Owned({"used": 1}, 5)) == {"used": 1}
+
+
+def test_a_reason_has_a_text_for_each_reader():
+    reason = Reason("all", "little", "some", userid=5)
+    assert [
+        read_by(reader, reason) for reader in (Reader(5, True), Reader(6, True), Reader(6))
+    ] == ["all", "little", "some"]
+    assert read_by(Reader(6), reason.not_for_guests()) == "little"
+    assert read_by(Reader(), None) is None and read_by(Reader(), "plain") == "plain"
+    assert read_by(Reader(6, True), behind("ƒ2", 5, "limit x: ")) == "limit x: waits for its turn"
 
 
 @pytest.mark.parametrize("question", ["when", "windows"])

@@ -22,6 +22,21 @@ def is_heap(jobs):
     return all(not jobs[i] < jobs[(i - 1) // 2] for i in range(1, len(jobs)))
 
 
+def test_a_job_that_was_removed_comes_back_and_one_that_has_gone_is_not_missed():
+    """As when an admission rule defers a job and readmits it before anybody has read the queue."""
+    queue = PendingQueue()
+    stay, comes_back = job(1), job(2, 20)
+    for one in (stay, comes_back):
+        queue.push(one)
+    queue.remove(comes_back)
+    queue.push(comes_back)
+    assert len(queue) == 2 and queue.settle() == [comes_back, stay]
+    assert heapq.heappop(queue.settle()) is comes_back
+    queue.remove(comes_back)
+    queue.move_all({comes_back: 31})
+    assert queue.settle() == [stay]
+
+
 def test_replaced_list_is_used_as_it_is():
     queue = PendingQueue()
     queue.push(job(1))

@@ -73,6 +73,11 @@ def test_what_is_refused(changes, text):
         make(**changes)
 
 
+def test_hosts_and_what_they_require_are_both_asked_of_the_pool():
+    both = make(nodes=..., hosts="n[0-5]", requires={"properties": ["big"]})
+    assert both.constraint == {"and": [{"hostlist": ["n[0-5]"]}, {"properties": ["big"]}]}
+
+
 def test_the_group():
     names = QueueNames()
     maintenance = make()

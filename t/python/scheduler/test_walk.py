@@ -8,6 +8,7 @@ from flux.resource.pool.placement import RoomCounts
 from flux.scheduler import PendingJob
 from flux.scheduler.policies.backfilling import BackfillInOrder
 from flux.scheduler.queue import Backlog
+from flux.scheduler.walk import EFFORT_PER_TURN
 
 
 def examined_after_an_end(monkeypatch, shapes):
@@ -130,3 +131,16 @@ def test_groups_with_room_are_found_anew_only_after_starts(starts):
         else:
             backlog.block(one, alike=True, limit=0.0)
     assert promises.looks == 1 + starts
+
+
+def test_waiting_jobs_go_before_many_arrivals_when_resources_are_freed():
+    backlog = backlog_of(*[job(jobid, jobid) for jobid in range(1, 1000)])
+    found = []
+    for one in backlog.to_examine(lambda: 0.0):
+        if one is not None:
+            found.append(one.jobid)
+            backlog.block(one, alike=True)
+        elif len(found) == EFFORT_PER_TURN:
+            backlog.wake(0.0)
+    assert found[EFFORT_PER_TURN : 2 * EFFORT_PER_TURN] == found[:EFFORT_PER_TURN]
+    assert set(found) == set(range(1, 1000))
