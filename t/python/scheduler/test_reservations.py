@@ -11,6 +11,7 @@ from flux.idset import IDset
 from flux.resource.pool.masks import members
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.rule import DEFERRED_JOBS_RETRIED
+from flux.scheduler.testing import FakeInstance
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 KEY = "checkpoint.sched-reservations"
@@ -830,3 +831,29 @@ def test_jobs_of_a_reservation_that_is_over_are_not_in_the_way_of_others(module)
     rig.free(100)
     assert rig.started() == [100, 101]
     assert "is over" in rig.reason(1)
+
+
+@pytest.mark.parametrize("order", ["strict", "queue"])
+@pytest.mark.parametrize("module", MODULES[:2])
+def test_in_strict_order_jobs_of_the_group_wait_in_the_window_for_each_other_only(module, order):
+    """They are sent to the scheduler although many others wait ahead of them."""
+    instance = FakeInstance(4, 4, estimates=False)
+    instance.load(module, f"order={order}")
+    start = instance.now() + 100
+    entry = {"name": "class", "start": start, "duration": 600, "nodes": 2, "users": [1001]}
+    instance.request("sched.reserve", {"reservation": entry})
+    whole_nodes = {"exclusive": True, "duration": 300}
+    first = instance.submit(nodes=2, exclusive=True, duration=2000)
+    others = [instance.submit(nodes=4, **whole_nodes) for _ in range(20)]
+    members = [
+        instance.submit(nodes=nodes, userid=1001, reservation="class", **whole_nodes)
+        for nodes in (2, 1, 2)
+    ]
+    instance.advance(90)
+    assert first.state == "running" and not any(one.t_start for one in (*others, *members))
+    instance.advance(320)
+    assert [one.state for one in members] == ["inactive", "running", "pending"]
+    instance.advance(3000)
+    starts = [one.t_start for one in (*members[:2], first, others[0])]
+    assert starts[1] == pytest.approx(starts[0] + 300, abs=2)
+    assert starts[3] >= first.t_end

@@ -510,11 +510,14 @@ class AdmissionControl:
             if deferral is not None:
                 raise JobDeferred(rule, deferral)
 
-    def allocate(self, job: PendingJob, plan: Plan | None, pool: ResourcePool) -> ResourcePool:
+    def allocate(
+        self, job: PendingJob, plan: Plan | None, pool: ResourcePool, only_kept: bool = False
+    ) -> ResourcePool:
         """Allocate resources to a job, if it may start now: those that a rule keeps for it, else any.
 
         Args:
             plan (Plan): the plan through which jobs are started; None if the pool cannot plan
+            only_kept (bool): allocate no others
 
         Raises:
             JobDeferred: a rule keeps it from starting
@@ -534,6 +537,8 @@ class AdmissionControl:
                 if alloc is not None:
                     break
         if alloc is None:
+            if only_kept:
+                raise InsufficientResources("nothing is kept for it")
             try:
                 alloc = source.alloc(job.jobid, job.resource_request)
             except InsufficientResources:

@@ -136,9 +136,10 @@ class State:
             self.freed = not self.is_done
 
     def strictly(self) -> None:
-        """Start jobs in order; behind a waiting one, none that could use the same ranks."""
+        """Start jobs in order; behind a waiting one, none that could use the same ranks, but for
+        jobs that start in their windows."""
         for job in sorted(self.pending, key=self.turn):
-            if not self.is_held(job) and (self.waiting & job.wants or not self.start(job)):
+            if not self.is_held(job) and not self.start(job, not self.waiting & job.wants):
                 self.waiting |= job.wants
 
     def in_turns(self) -> None:
@@ -377,9 +378,9 @@ class State:
 
     # -- starts ------------------------------------------------------------------------------------
 
-    def start(self, job: Job) -> bool:
-        """Start a job if it fits now. Return whether it has left the pass: it has started, or a
-        rule keeps it aside."""
+    def start(self, job: Job, is_first: bool = True) -> bool:
+        """Start a job if it fits now, one that is not first only in its window. Return whether it
+        has left the pass: it has started, or a rule keeps it aside."""
         own, now = self.promises.get(job), self.now
         if job.window is not None and job.is_aside:
             return True
@@ -389,6 +390,9 @@ class State:
             end = own.end  # it is late, and so are the jobs promised the time after it
         job.is_aside = self.is_held(job)
         for ranks, window, until in [] if job.is_aside else self.tries(job, end):
+            if window is None and not is_first:
+                job.is_aside = job.is_refused = False
+                return False
             self.inside = window
             found = self.place(job, until, ranks)
             self.inside = None

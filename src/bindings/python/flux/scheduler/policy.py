@@ -312,11 +312,7 @@ class PolicyScheduler(Scheduler):
         if job.signature is None:  # a queue without groups: those in one line return together
             job.signature = self.queue_order.ranks_of(job)
         self.admission.defer(job, why)
-        if self.queue_depth != "unlimited" and "queue_depth" not in self.__dict__:
-            # Deferred jobs would keep others from being sent. The job manager takes a new depth.
-            self.queue_depth = "unlimited"
-            topic, depth = "job-manager.sched-ready", {"mode": self.queue_depth}
-            self.handle.rpc(topic, depth, flags=FLUX_RPC_NORESPONSE)
+        _take_all(self)  # deferred jobs would keep others from being sent
         if self.decision.deferred(job):
             self._request_schedule()  # the current pass may not reach it
         self._passes.forecast()  # there may be no job left for a pass
@@ -500,30 +496,48 @@ class PolicyScheduler(Scheduler):
 
         In strict order only the head is examined; by queue, each job that is first for some of its
         ranks: no job waits for one that a rule keeps from starting. The rest cost a comparison of
-        masks.
+        masks. Jobs of a reservation start in its window also behind a waiting job, which may not
+        use its resources.
         """
-        blocked = 0
+        if self._reservations.entries:
+            _take_all(self)  # whichever belong to a group
+        blocked, inside = 0, self._reservations.jobs_in_windows()
         for examined, job in enumerate(self._backlog.in_order(), 1):
             if job.request.finalized:
                 continue
             ranks = self.queue_order.ranks_of(job)
             is_first = not ranks & blocked
-            if (is_first or ranks & ~blocked) and self._leaves(job, is_first):
+            is_asked = is_first or ranks & ~blocked or job in inside
+            if is_asked and self._leaves(job, is_first):
                 yield
                 continue
             # It blocks the jobs behind it, whether it waits for resources or is itself blocked.
             blocked |= ranks
             if self.queue_order.all_blocked(blocked):
-                return
+                break
+            if examined % JOBS_PER_TURN == 0:
+                yield
+        for examined, job in enumerate(sorted(inside), 1):
+            if not job.request.finalized and job.jobid not in self.admission.deferred:
+                if self._leaves(job, False):
+                    yield
             if examined % JOBS_PER_TURN == 0:
                 yield
 
-    def _leaves(self, job: PendingJob, may_start: bool) -> bool:
-        """Start a job if it can and may start now. Return whether it leaves the queue."""
+    def _leaves(self, job: PendingJob, is_first: bool) -> bool:
+        """Start a job if it can start now. Return whether it leaves the queue.
+
+        Args:
+            is_first (bool): whether it may start on any resources; else only on those that a rule
+                keeps for it
+        """
         alloc: Any = None
         try:
-            if may_start:
+            if is_first:
                 alloc = self.allocate(job)
+            elif job.jobid in self.admission.kept_for:
+                plan = self.planning.current()
+                alloc = self.admission.allocate(job, plan, self.resources, only_kept=True)
             else:
                 self.admission.check(job)
         except JobDeferred as why:
@@ -535,7 +549,7 @@ class PolicyScheduler(Scheduler):
         except Exception as exc:
             self.refuse(job, exc)  # it can never run
         else:
-            if not may_start:
+            if alloc is None:
                 return False
             self.start_or_deny(job, alloc)
         self._backlog.remove(job)
@@ -733,6 +747,14 @@ def reasons_and_estimates(policy: PolicyScheduler) -> Iterator[float | None]:
     """Annotate pending jobs with ``reasons``, then ``estimates``; a ``forecast`` of policies."""
     yield from policy.reasons()
     yield from policy.estimates()
+
+
+def _take_all(policy: PolicyScheduler) -> None:
+    """Have the job manager send all requests, unless the site has limited their number."""
+    if policy.queue_depth != "unlimited" and "queue_depth" not in policy.__dict__:
+        policy.queue_depth = "unlimited"  # the job manager takes a new depth
+        topic, depth = "job-manager.sched-ready", {"mode": policy.queue_depth}
+        policy.handle.rpc(topic, depth, flags=FLUX_RPC_NORESPONSE)
 
 
 def take_order(policy: PolicyScheduler) -> None:

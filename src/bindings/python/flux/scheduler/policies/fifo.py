@@ -24,7 +24,7 @@ class Fifo(PolicyScheduler):
         h: the Flux handle
         *args (str): module arguments: ``order=strict|queue`` (default strict), ``reason-depth=N``,
             and those of `Scheduler`; ``queue-depth`` is 8 by default, unlimited with
-            ``order=queue`` and once an admission rule has kept a job waiting
+            ``order=queue``, with a reservation, and once an admission rule has kept a job waiting
     """
 
     queue_depth = 8

@@ -361,6 +361,12 @@ class ReservationRule(GivingRule):
             return None  # it is placed inside the active window only
         return entry.allocate(job, plan)
 
+    def jobs_in_windows(self) -> set[PendingJob]:
+        """Return the pending jobs of groups whose windows have begun.  O(jobs of groups)."""
+        begun = {name for name, entry in self.entries.items() if entry.active}
+        ids = [jobid for jobid, (name, _) in self.group_jobs.items() if name in begun]
+        return {job for job in map(self.host.pending, ids) if job is not None}
+
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether no job of a group can delay a promised start by running on after its window."""
         plan, ranks = self.host.planning.plan, self.host.facts.ranks_of(job.resource_request)
