@@ -108,9 +108,6 @@ int64_t promises_advance (struct promises *promises,
  */
 size_t promises_due (const struct promises *promises, double now, int64_t *jobids, double *next);
 
-/* The number of searches of timelines since the promises were created, for tests of complexity. */
-uint64_t promises_searches (const struct promises *promises);
-
 /* Room on ranks over time, as flux.resource.plan.availability.Availability: the result of a
  * function is documented there, at the method of its name.  Masks of ranks are ranks / 8 + 1 bytes,
  * the lowest rank first.

@@ -90,7 +90,6 @@ struct promises {
     struct promise *table;
     size_t count, room;
     int bits; /* of the room */
-    uint64_t searches;
 };
 
 /* -- the table ------------------------------------------------------------ */
@@ -231,7 +230,7 @@ static int consider (struct promised_line *line, double low, double high, int64_
 /* -- moving --------------------------------------------------------------- */
 
 /* The first time from now on to which a promise could move; infinity if it stays. */
-static double earlier (struct promises *promises, const struct promise *promise, double now)
+static double earlier (const struct promise *promise, double now)
 {
     struct promised_line *line = promise->line;
     const struct size *size = size_of (line, promise->count);
@@ -241,10 +240,8 @@ static double earlier (struct promises *promises, const struct promise *promise,
     double latest = before + ROUNDING; /* the end of a run that is over before the promise begins */
     double found;
 
-    if (promise->seen < size->first) {
-        promises->searches++;
+    if (promise->seen < size->first)
         return timeline_first (line->timeline, wanted, length, now, before, INFINITY);
-    }
     found = timeline_since (line->timeline, wanted, before);
     found = found >= before ? INFINITY : last_of (now, found);
     for (size_t at = promise->seen - size->first, stop; at < size->count; at = stop) {
@@ -264,7 +261,6 @@ static double earlier (struct promises *promises, const struct promise *promise,
                 double first
                     = timeline_first (line->timeline, wanted, length, start, before, one->last);
 
-                promises->searches++;
                 found = first_of (found, first);
                 if (first == INFINITY && before >= one->last && wanted <= one->vain_units) {
                     one->vain_units = wanted;
@@ -338,7 +334,7 @@ int64_t promises_advance (struct promises *promises,
         line = promise->line;
         if (line->overdrawn)
             break;
-        start = earlier (promises, promise, now);
+        start = earlier (promise, now);
         if (start < promise->start) {
             if (move (line, promise, start) < 0)
                 return -1;
@@ -490,9 +486,4 @@ size_t promises_due (const struct promises *promises, double now, int64_t *jobid
             *next = first_of (*next, one->start);
     }
     return count;
-}
-
-uint64_t promises_searches (const struct promises *promises)
-{
-    return promises->searches;
 }

@@ -499,9 +499,11 @@ class PolicyScheduler(Scheduler):
         masks. Jobs of a reservation start in its window also behind a waiting job, which may not
         use its resources.
         """
+        blocked = 0
+        inside: set[PendingJob] = set()  # to start in their windows
         if self._reservations.entries:
             _take_all(self)  # whichever belong to a group
-        blocked, inside = 0, self._reservations.jobs_in_windows()
+            inside = self._reservations.jobs_in_windows()
         for examined, job in enumerate(self._backlog.in_order(), 1):
             if job.request.finalized:
                 continue
@@ -540,6 +542,7 @@ class PolicyScheduler(Scheduler):
                 alloc = self.admission.allocate(job, plan, self.resources, only_kept=True)
             else:
                 self.admission.check(job)
+                return False
         except JobDeferred as why:
             self._backlog.remove(job)  # before it is deferred, which may bring it back at once
             self.defer(job, why)
@@ -549,8 +552,6 @@ class PolicyScheduler(Scheduler):
         except Exception as exc:
             self.refuse(job, exc)  # it can never run
         else:
-            if alloc is None:
-                return False
             self.start_or_deny(job, alloc)
         self._backlog.remove(job)
         return True

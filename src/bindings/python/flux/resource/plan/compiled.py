@@ -116,11 +116,6 @@ class CompiledMoves:
         self._spans: dict[int, Any] = {}  # by job id, the spans of promises that C writes to
         self._moved = ffi.new("size_t *")
 
-    @property
-    def searches(self) -> int:
-        """Number of searches of timelines, for complexity tests."""
-        return int(lib.promises_searches(self._cdata))
-
     def drop_line(self, line: CompiledTimeline) -> None:
         if line in self._lines:
             lib.promises_drop_line(self._cdata, self._lines.pop(line))
