@@ -141,13 +141,19 @@ class MyExec(Service):
         self.requests.append(msg)
 
 
-def test_another_execution_service(inst):
-    """A module of one's own can execute jobs."""
+def serve(inst):
+    """Have a module of one's own execute the jobs."""
     inst.unload("job-exec")
     inst.load_sched(auto=lambda body: make_R())
     mine = MyExec(inst.ctx)
     mine.start()
     inst.rpc("job-manager.exec-hello", {"service": "my-exec"})
+    return mine
+
+
+def test_another_execution_service(inst):
+    """A module of one's own can execute jobs."""
+    mine = serve(inst)
     id = inst.submit()
     [msg] = mine.requests
     assert msg.matchtag == 0
@@ -167,11 +173,7 @@ def test_another_execution_service(inst):
 
 def test_wrong_answers_of_an_execution_service(inst):
     """They are logged; a release before the end is the job's failure, and an error the end of the service."""
-    inst.unload("job-exec")
-    inst.load_sched(auto=lambda body: make_R())
-    mine = MyExec(inst.ctx)
-    mine.start()
-    inst.rpc("job-manager.exec-hello", {"service": "my-exec"})
+    mine = serve(inst)
     ids = [inst.submit(), inst.submit()]
     first, second = mine.requests
     mine.respond(first, {"id": ids[0], "type": "start"})

@@ -455,9 +455,7 @@ class AdmissionControl:
         """Return the rules that may keep a job from starting, with their checks: those that count
         only if it exceeds one of its bounds."""
         if self._counting:
-            tally = job.tally
-            if tally is None or tally.version != self._version:
-                tally = self._tally_of(job)
+            tally = self._tally_of(job)
             if not self.watched.isdisjoint(tally.uses):
                 for numbers, at, most in tally.bounds:
                     if numbers[at] > most:

@@ -510,6 +510,7 @@ class PolicyScheduler(Scheduler):
             ranks = self.queue_order.ranks_of(job)
             is_first = not ranks & blocked
             is_asked = is_first or ranks & ~blocked or job in inside
+            inside.discard(job)
             if is_asked and self._leaves(job, is_first):
                 yield
                 continue
@@ -533,10 +534,9 @@ class PolicyScheduler(Scheduler):
             is_first (bool): whether it may start on any resources; else only on those that a rule
                 keeps for it
         """
-        alloc: Any = None
         try:
             if is_first:
-                alloc = self.allocate(job)
+                alloc: Any = self.allocate(job)
             elif job.jobid in self.admission.kept_for:
                 plan = self.planning.current()
                 alloc = self.admission.allocate(job, plan, self.resources, only_kept=True)
