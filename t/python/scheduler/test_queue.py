@@ -11,7 +11,7 @@ from peers import R, Rig, jobspec
 from flux.scheduler import PendingJob, walk
 from flux.scheduler.queue import Backlog, PendingQueue, in_order
 from flux.scheduler.requests import Requests
-from flux.scheduler.walk import OrderedJobs
+from flux.scheduler.walk import OrderedJobs, entry_of
 
 
 def job(jobid, priority=16):
@@ -20,6 +20,18 @@ def job(jobid, priority=16):
 
 def is_heap(jobs):
     return all(not jobs[i] < jobs[(i - 1) // 2] for i in range(1, len(jobs)))
+
+
+def test_a_group_that_was_emptied_during_a_walk_has_no_shorter_job():
+    """As when all readmitted jobs of one signature have started, and one of the next was refused."""
+    jobs, first, last = OrderedJobs(), job(1), job(2)
+    first.limit = last.limit = 60.0
+    jobs.add(entry_of(first))
+    jobs.add(entry_of(last))
+    assert jobs.shorter_since((first.order, 2), 100.0) is last
+    jobs.remove(last)
+    jobs.remove(first)
+    assert jobs.shorter_since((first.order, 2), 100.0) is None
 
 
 def test_a_job_that_was_removed_comes_back_and_one_that_has_gone_is_not_missed():

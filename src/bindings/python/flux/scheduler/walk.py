@@ -161,11 +161,8 @@ class OrderedJobs:
         for number in range(begin, len(blocks)):
             block = blocks[number]
             if block.shortest < limit:
-                if position is not None and number == begin and block[0] < position:
-                    jobs = block[bisect_left(block, position) :]
-                else:
-                    jobs = block
-                for _, _, job in jobs:
+                first = 0 if position is None else bisect_left(block, position)
+                for _, _, job in block[first:] if first else block:
                     if job.limit < limit:
                         return job
                 block.find_shortest()
