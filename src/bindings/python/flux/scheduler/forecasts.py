@@ -62,7 +62,7 @@ class _Sent:
 
 class _WaitLimits(Protocol):
     @property
-    def engaged(self) -> bool: ...
+    def has_jobs(self) -> bool: ...
 
     def promised(self, job: PendingJob, when: float | None) -> None: ...
 
@@ -229,13 +229,13 @@ class Forecasts:
             self.show_estimate(job, when, kind)
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        if self.wait_limits.engaged:
+        if self.wait_limits.has_jobs:
             self.wait_limits.promised(job, when if kind == "promised" else None)
 
     @property
     def shows_changes(self) -> bool:
         """Whether changes of a job's estimate matter."""
-        return self.are_read or self.wait_limits.engaged
+        return self.are_read or self.wait_limits.has_jobs
 
     def estimates(self) -> Iterator[float | None]:
         policy = self._policy

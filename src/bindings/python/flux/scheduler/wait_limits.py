@@ -11,10 +11,10 @@ before its deadline.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.admission import AdmissionRule
@@ -45,6 +45,11 @@ class _Waiting:
     note: str = ""  # the text for its user when that has passed
     promised: float | None = None  # its last promised start
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the job is pending no more."""
+        return bool(self.job.request.finalized)
+
 
 def read_limits(
     attributes: SystemAttributes, duration: float
@@ -70,12 +75,13 @@ class WaitLimits(AdmissionRule):
     """Denies jobs at the end of their maximum waits.
 
     It does not keep jobs from starting before, and is not asked about jobs without these
-    attributes.
+    attributes. Nor is it told of starts: the records of jobs that have started are dropped
+    when they may outnumber the others.
     """
 
     name = "max-wait"
     attributes = ("max-wait", "deadline", "early")
-    engaged = False  # no job has one of these attributes yet
+    engaged = False
 
     host: RuleHost
 
@@ -83,11 +89,11 @@ class WaitLimits(AdmissionRule):
         super().__init__(host)
         self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
-        #: negative (latest start, job id), sorted: the first job to be denied is the last
-        self._by_latest: list[tuple[float, int]] = []
-        self._timer = NO_TIMER  # for that one
-        #: id of a job decided by the next full pass -> number of the event of its request
-        self._first_pass: dict[int, int] = {}
+        self._by_latest: list[tuple[float, int]] = []  # a heap of (latest start, job id)
+        self._most = 64  # length of that at which records of started jobs are dropped
+        self._timer = NO_TIMER  # for the first of it
+        #: the jobs decided by the next full pass, each with the number of the event of its request
+        self._first_pass: list[tuple[int, _Waiting]] = []
         #: job id -> wait in seconds, of jobs whose requests were withdrawn
         self._withdrawn: OrderedDict[int, float] = OrderedDict()
 
@@ -112,38 +118,34 @@ class WaitLimits(AdmissionRule):
             if waiting.latest < now:
                 raise ValueError(waiting.note)
         if max_wait == 0:
-            self._first_pass[job.jobid] = self.host.events_seen
+            self._first_pass.append((self.host.events_seen, waiting))
             self.host.tell_of_passes(self.pass_completed)
+        if len(self._by_latest) >= self._most:
+            self._jobs = {id: one for id, one in self._jobs.items() if not one.is_over}
+            self._by_latest = [(one.latest, jobid) for jobid, one in self._jobs.items()]
+            heapify(self._by_latest)
+            self._most = 2 * len(self._jobs) + 64
         self._jobs[job.jobid], job.latest = waiting, waiting.latest
-        insort(self._by_latest, (-waiting.latest, -job.jobid))
+        heappush(self._by_latest, (waiting.latest, job.jobid))
         self._arm()
-        self.host.admission.engage(self, True)
 
     def cancel(self, jobid: int) -> None:
-        waiting = self._drop(jobid)
+        waiting = self._jobs.pop(jobid, None)
         if waiting is not None and waiting.max_wait:
             self._withdrawn[jobid] = max(0.0, self.host.now() - waiting.since)
             while len(self._withdrawn) > WITHDRAWN_REMEMBERED:
                 self._withdrawn.popitem(last=False)
 
-    def start(self, job: PendingJob, alloc: Any) -> None:
-        self._drop(job.jobid)
-
-    def _drop(self, jobid: int) -> _Waiting | None:
-        waiting = self._jobs.pop(jobid, None)
-        if waiting is not None:
-            self._first_pass.pop(jobid, None)
-            entry, entries = (-waiting.latest, -jobid), self._by_latest
-            del entries[-1 if entries[-1] == entry else bisect_left(entries, entry)]
-            if not self._jobs:
-                self.host.admission.engage(self, False)
-        return waiting
+    @property
+    def has_jobs(self) -> bool:
+        """Whether there may be a pending job with a limit."""
+        return bool(self._jobs)
 
     # -- when the wait is over ---------------------------------------------------------------------
 
     def _arm(self) -> None:
         """Have the first job denied that has not started by its latest start."""
-        latest = -self._by_latest[-1][0] if self._by_latest else math.inf
+        latest = self._by_latest[0][0] if self._by_latest else math.inf
         if latest < self._timer.when:
             self._timer.cancel()
             self._timer = self.host.call_at(latest, self._expire)
@@ -151,19 +153,28 @@ class WaitLimits(AdmissionRule):
     def _expire(self) -> None:
         """Deny the jobs whose latest starts have passed."""
         self._timer, now = NO_TIMER, self.host.now()
-        while self._by_latest and -self._by_latest[-1][0] <= now:
-            waiting = self._jobs[-self._by_latest[-1][1]]
-            name = waiting.job.name
-            self._errors.guard(f"max-wait: {name}", self._give_up, waiting, waiting.note)
-            self._drop(waiting.job.jobid)
+        while self._by_latest:
+            latest, jobid = self._by_latest[0]
+            waiting = self._jobs.get(jobid)
+            if waiting is None or waiting.is_over:
+                self._jobs.pop(jobid, None)
+            elif latest > now:
+                break
+            elif waiting.latest <= now:
+                name = waiting.job.name
+                self._errors.guard(f"max-wait: {name}", self._give_up, waiting, waiting.note)
+            heappop(self._by_latest)
         self._arm()
 
     def pass_completed(self, events: int) -> None:
         """Deny the jobs that may not wait at all and were not started by a full pass that began
         after the first `events` events."""
-        for jobid, event in list(self._first_pass.items()):
-            if event <= events:
-                self._give_up(self._jobs[jobid], "max-wait: it could not start at once")
+        seen, self._first_pass = self._first_pass, []
+        for event, waiting in seen:
+            if event > events:
+                self._first_pass.append((event, waiting))
+            elif not waiting.is_over:
+                self._give_up(waiting, "max-wait: it could not start at once")
         if self._first_pass:
             self.host.start_schedule()  # they arrived during that pass
         else:
@@ -181,7 +192,7 @@ class WaitLimits(AdmissionRule):
 
     def _promised_too_late(self, jobid: int) -> None:
         waiting = self._jobs.get(jobid)
-        if waiting is not None and waiting.promised is not None:
+        if waiting is not None and not waiting.is_over and waiting.promised is not None:
             if waiting.promised > waiting.latest:
                 when = time_text(waiting.promised, self.host.now())
                 self._deny(waiting, f"{waiting.note} (it is promised {when})")
@@ -200,13 +211,13 @@ class WaitLimits(AdmissionRule):
 
     def _deny(self, waiting: _Waiting, note: str) -> None:
         self._errors.guard(f"max-wait: {waiting.job.name}", self.host.give_up, waiting.job, note)
-        self._drop(waiting.job.jobid)
         self._withdrawn.pop(waiting.job.jobid, None)  # a denied job is not requested again
 
     def drop_all(self) -> None:
         """Drop the limits of all pending jobs."""
-        for jobid in list(self._jobs):
-            self._drop(jobid)
+        self._jobs.clear()
+        self._by_latest.clear()
+        self._first_pass.clear()
 
     # -- answers -----------------------------------------------------------------------------------
 
