@@ -478,8 +478,10 @@ class AdmissionControl:
             unlike = facts.unlike_nodes(request)
             sure = [use for use, each in needs if use.is_assured(each, unlike)]
             found.is_certain = len(sure) == len(needs)
-            found.together = [use for use in found.uses if use.promised]
-            limits = [use for use in found.together if use.assures]
+            found.together = [
+                (use, use.used, use.pending, *one) for use in found.uses for one in use.promised
+            ]
+            limits = [use for use in found.uses if use.promised and use.assures]
             found.assured = limits if set(limits) <= set(sure) else []
             for use, each in needs:
                 bounds = use.bounds_for(job, each, least)
@@ -529,11 +531,9 @@ class AdmissionControl:
             self._ask(job, asked)
         source: Plan | ResourcePool = pool if plan is None else plan
         alloc = None
-        if plan is not None:
-            for _, allocate in self._giving:
-                alloc = allocate(job, plan)
-                if alloc is not None:
-                    break
+        if self._giving and plan is not None:
+            given = (allocate(job, plan) for _, allocate in self._giving)
+            alloc = next((one for one in given if one is not None), None)
         if alloc is None:
             if only_kept:
                 raise InsufficientResources("nothing is kept for it")
@@ -545,11 +545,11 @@ class AdmissionControl:
                 raise
         if not self._counting:
             return alloc
-        tally, refused = job.tally, None
+        tally = job.tally
         if tally.is_exact:
             self._offer = alloc, tally.held, tally
             return alloc
-        held = holding_of(pool, job.jobid)
+        held, refused = holding_of(pool, job.jobid), None
         # Within its bounds it may be on any nodes.
         if asked is self._checking or held[2:] != tally.held[2:]:
             refused = self.second_look(job, pool, job.jobid, held)
@@ -606,9 +606,11 @@ class AdmissionControl:
         if not self._counting:
             return True
         tally = self._tally_of(job)
-        full = {use for use in tally.together if use.over(use.pending) is not None}
+        full = [
+            use for use, used, pending, at, most in tally.together if used[at] + pending[at] > most
+        ]
         limits = tally.assured
-        if limits and job.jobid not in self.assured and full.isdisjoint(limits):
+        if limits and job.jobid not in self.assured and not (full and any(u.assures for u in full)):
             self.assured[job.jobid] = limits
             for use in limits:
                 use.assure(job)
@@ -637,8 +639,8 @@ class AdmissionControl:
             self.count(job.jobid, record, 1, now)
             if job.jobid in self.assured:
                 self.assure_no_more(job.jobid)
-            if tally is not job.tally:
-                for use in job.tally.together:
+            if self.assured and tally is not job.tally:
+                for use in job.tally.uses:
                     use.outgrew()
             if not self.watched.isdisjoint(tally.uses):
                 self._tell_uses(tally.uses, "started", job.jobid)

@@ -73,8 +73,8 @@ class Tally:
         is_exact (bool): whether a pending job takes `held` on any ranks
         bounds (list): ``(numbers, index, maximum)``: a pending job may start while no
             ``numbers[index]`` is above its maximum
-        together (list): the uses in which all pending jobs must fit together for a promise to be
-            certain
+        together (list): ``(use, used, pending, index, maximum)``: all pending jobs must fit together,
+            ``used[index] + pending[index]`` at most the maximum, for a promise to be certain
         assured (list): the limits in which jobs behind a promised one then leave it its share
         is_certain (bool): whether a promise can be certain
         version (int): number of the last change of counting rules that is in `bounds` and those
