@@ -82,6 +82,7 @@ class WaitLimits(AdmissionRule):
     name = "max-wait"
     attributes = ("max-wait", "deadline", "early")
     engaged = False
+    has_jobs = False  # whether a pending job may have a limit
 
     host: RuleHost
 
@@ -125,7 +126,7 @@ class WaitLimits(AdmissionRule):
             self._by_latest = [(one.latest, jobid) for jobid, one in self._jobs.items()]
             heapify(self._by_latest)
             self._most = 2 * len(self._jobs) + 64
-        self._jobs[job.jobid], job.latest = waiting, waiting.latest
+        self._jobs[job.jobid], job.latest, self.has_jobs = waiting, waiting.latest, True
         heappush(self._by_latest, (waiting.latest, job.jobid))
         self._arm()
 
@@ -135,11 +136,6 @@ class WaitLimits(AdmissionRule):
             self._withdrawn[jobid] = max(0.0, self.host.now() - waiting.since)
             while len(self._withdrawn) > WITHDRAWN_REMEMBERED:
                 self._withdrawn.popitem(last=False)
-
-    @property
-    def has_jobs(self) -> bool:
-        """Whether there may be a pending job with a limit."""
-        return bool(self._jobs)
 
     # -- when the wait is over ---------------------------------------------------------------------
 
@@ -164,6 +160,7 @@ class WaitLimits(AdmissionRule):
                 name = waiting.job.name
                 self._errors.guard(f"max-wait: {name}", self._give_up, waiting, waiting.note)
             heappop(self._by_latest)
+        self.has_jobs = bool(self._jobs)
         self._arm()
 
     def pass_completed(self, events: int) -> None:
