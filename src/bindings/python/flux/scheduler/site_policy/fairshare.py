@@ -258,9 +258,10 @@ class FairShareRule(CountingRule):
         return level
 
     def _association(self, job: PendingJob) -> Association | None:
-        for use in self.uses_by_id(job.jobid):
-            association: Association = use.key
-            return association
+        for use, _ in self.counted[job.jobid].needs if job.jobid in self.counted else ():
+            if use.rule is self:
+                association: Association = use.key
+                return association
         return None
 
     @property
