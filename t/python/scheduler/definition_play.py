@@ -663,11 +663,11 @@ class Player:
             self.renew()
 
     def give_up(self):
-        """Give up that reservation, unless it is over."""
+        """Give up that reservation; all jobs are examined, even if it is over."""
         (window,) = self.windows[WINDOWS[1]]
         if window in self.state.windows:
             self.state.windows.remove(window)
-            self.retry_members(window)
+        self.retry_members(window)
 
     def retry_members(self, window):
         """Have the next pass examine all jobs, those of reservations too; those that waited for a

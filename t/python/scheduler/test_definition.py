@@ -280,6 +280,7 @@ all parts limits updates late: 700301
 all nodes max-wait no-limit late down: 760002
 depth parts updates preferred windows: 490124
 depth parts planned reservation updates late: 491001
+fifo nodes limits no-limit order booked constraints: 988045
 """
 
 
