@@ -155,8 +155,6 @@ struct availability {
     /* Of each amount, what the ranks of `up` have left together, if `summed`. */
     struct timeline *sums[MAX_KINDS];
     bool summed;
-    int64_t *scratch; /* units at each step of a line */
-    size_t scratch_room;
     struct trial trial;
 };
 
@@ -555,7 +553,6 @@ void availability_destroy (struct availability *all)
     free (all->totals);
     free (all->uses);
     free (all->up);
-    free (all->scratch);
     free (all->trial.ranks);
     free (all->trial.laid);
     free (all->trial.waiting.items);
@@ -573,8 +570,6 @@ struct availability *availability_copy (const struct availability *from)
     if (!all)
         return NULL;
     no_memory = !begin_trials (all);
-    all->scratch = NULL;
-    all->scratch_room = 0;
     all->room = all->count;
     for (at = 0; at < all->kinds; at++) {
         all->sums[at] = all->summed ? timeline_copy (from->sums[at]) : NULL;
@@ -1026,52 +1021,10 @@ void availability_taken (const struct availability *all,
 
 /* -- searching -- */
 
-/* Append the changes of the units that a rank can hold for a length of time, by their start, from a
- * time on: the start, and the units more or less from there on.  A fall is entered with the next step:
- * a caller that finds room checks it again.
- */
-static int append_changes (struct availability *all,
-                           size_t rank,
-                           const struct demand *demand,
-                           double length,
-                           double after,
-                           struct order order,
-                           struct heap *heap)
-{
-    const struct line *line = all->lines[rank];
-    const int64_t *each = unit_on (all, demand, rank);
-    int64_t *units, buffer[MAX_KINDS], now = 0;
-    size_t first = step_at (line, after), step, at;
-
-    if (reserve (&all->scratch, &all->scratch_room, line->count, sizeof (int64_t)) < 0)
-        return -1;
-    units = all->scratch;
-    if (!line->listed)
-        order = LAST;
-    for (step = first; step < line->count; step++) {
-        double time = last_of (line->times[step], after);
-        const int64_t *left = free_at (all, rank, step, time, order, buffer);
-
-        units[step] = 0;
-        if (!demand->claims || !is_closed (all, rank, time, demand))
-            units[step] = units_in (all, each, left, most_units (demand));
-    }
-    for (step = first; step < line->count; step++) {
-        double time = last_of (line->times[step], after);
-        int64_t least = units[step];
-
-        for (at = step + 1; at < line->count && line->times[at] < time + length; at++)
-            if (units[at] < least)
-                least = units[at];
-        if (least != now && heap_push (heap, time, least - now) < 0)
-            return -1;
-        now = least;
-    }
-    return 0;
-}
-
 /* The first time from `after` on at which a demand fits beside the uses up to a place in the order;
- * infinity: none; minus infinity: no memory.
+ * infinity: none; minus infinity: no memory.  The heap has the changes of the units that each rank can
+ * hold for the length of time, by its start.  A fall between two steps is entered with the later one:
+ * where there is room by their sum, it is checked again.
  */
 static double search (struct availability *all,
                       const struct demand *demand,
@@ -1083,15 +1036,25 @@ static double search (struct availability *all,
     double found = INFINITY;
     bool risen = false; /* at this time */
     int64_t sum = 0;
-    size_t rank;
+    size_t rank, step;
 
     if (fits (all, demand, after, after + length, order))
         return after;
-    FOR_RANKS (all, demand->ranks, rank)
-        if (append_changes (all, rank, demand, length, after, order, &heap) < 0) {
-            found = -INFINITY;
-            goto done;
+    FOR_RANKS (all, demand->ranks, rank) {
+        const struct line *line = all->lines[rank];
+        int64_t before = 0;
+
+        for (step = step_at (line, after); step < line->count; step++) {
+            double time = last_of (line->times[step], after);
+            int64_t units = units_on (all, rank, demand, time, time + length, order);
+
+            if (units != before && heap_push (&heap, time, units - before) < 0) {
+                found = -INFINITY;
+                goto done;
+            }
+            before = units;
         }
+    }
     while (heap.count) {
         struct item item = heap_pop (&heap);
 
