@@ -122,10 +122,12 @@ def test_both_give_the_same_answers(built, seed):
             when = min(times)
             demand = demands[times.index(when)]
             early = after if rng.random() < 0.5 else now + rng.choice([0, 10, 30])
-            both.ask("can_start", 0, demand, early, early + length, True)
+            both.ask("can_start", demand, early, early + length, True)
             for number in promises:
                 another, end = a_demand(rng, totals), now + a_length(rng)
-                both.of("can_start", number, another, now, end, rng.random() < 0.7)
+                both.of("leave", number)
+                both.ask("can_start", another, now, end, rng.random() < 0.7)
+                both.of("enter", number)
             number = both.make("book", demand, -math.inf, now + length, now, may_move)
             if number:  # it can start now
                 for method in ("amounts_of", "drop"):

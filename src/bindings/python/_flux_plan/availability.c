@@ -1408,24 +1408,16 @@ double availability_enough_until (struct availability *all,
 }
 
 int availability_can_start (struct availability *all,
-                            int64_t number,
                             struct demand *demand,
                             double now,
                             double end,
                             bool may_move)
 {
-    const struct use *use = all->uses + number;
-    bool stays = use->entered && !use->movable, leaves = use->entered && use->movable;
-    int64_t can = stays ? change (all, number, -1) : leaves ? leave_out (all, number) : 0;
-
-    if (!can)
-        can = fits (all, demand, -INFINITY, end, LAST);
-    if (!can && may_move && all->movable > leaves)
-        can = availability_book (all, demand, -INFINITY, end, now, true, false);
-    finish (all, false);
-    if (stays && change (all, number, 1) < 0)
-        return -1;
-    return can;
+    if (fits (all, demand, -INFINITY, end, LAST))
+        return 1;
+    return may_move && all->movable
+               ? availability_book (all, demand, -INFINITY, end, now, true, false)
+               : 0;
 }
 
 int64_t availability_first_to_start (struct availability *all,

@@ -198,9 +198,8 @@ int64_t availability_book (struct availability *all,
 double availability_enough_until (struct availability *all,
                                   const struct demand *demand,
                                   double since);
-/* number: 0 for none.  Returns -1 if there is no memory. */
+/* Returns -1 if there is no memory. */
 int availability_can_start (struct availability *all,
-                            int64_t number,
                             struct demand *demand,
                             double now,
                             double end,

@@ -512,10 +512,11 @@ class BoundStrategy(Strategy):
             until = self._enough_until(demands, now)
             if until < end and (own is None or own.start > until):
                 return False
-            return any(room.can_start(number, one, now, end, may_move) for one in demands)
         if number:
             room.leave(number)
         try:
+            if demands:
+                return any(room.can_start(one, now, end, may_move) for one in demands)
             return self._ranks.place_at(request, self._pool.index, now, end) is not None
         finally:
             if number:

@@ -308,16 +308,9 @@ class CompiledAvailability:
         made = self._in_c(demand)
         return _known_time(lib.availability_enough_until(self._all, made, since))
 
-    def can_start(
-        self,
-        number: int,
-        demand: Demand,
-        now: float,
-        end: float,
-        may_move: bool,
-    ) -> bool:
+    def can_start(self, demand: Demand, now: float, end: float, may_move: bool) -> bool:
         can, made = lib.availability_can_start, self._in_c(demand)
-        return bool(_known(can(self._all, number, made, now, end, may_move)))
+        return bool(_known(can(self._all, made, now, end, may_move)))
 
     def first_to_start(
         self,

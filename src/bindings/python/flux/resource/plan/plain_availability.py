@@ -151,30 +151,16 @@ class PlainAvailability(Availability):
                 return moment
         return inf
 
-    def can_start(
-        self,
-        number: int,
-        demand: Demand,
-        now: float,
-        end: float,
-        may_move: bool,
-    ) -> bool:
-        """Return whether a demand can start now: it fits until `end`, beside all uses but one
-        (0: beside all), and jobs past their ends. Change nothing.
+    def can_start(self, demand: Demand, now: float, end: float, may_move: bool) -> bool:
+        """Return whether a demand can start now: it fits until `end`, beside all uses, and jobs
+        past their ends. Change nothing.
 
         Args:
-            may_move: whether other promises may be moved for it, as by `book`
+            may_move: whether promises may be moved for it, as by `book`
         """
-        if number in self._left:
-            number = 0  # it does not count as it is
-        if number:
-            self.leave(number)
-        can = self.room(demand, -inf, end)[0] >= demand.count or (
+        return self.room(demand, -inf, end)[0] >= demand.count or (
             may_move and self.proof(demand.use(-inf, end), now, True) is not None
         )
-        if number:
-            self.enter(number)
-        return can
 
     def first_to_start(
         self,
@@ -208,6 +194,9 @@ class PlainAvailability(Availability):
             if not most:
                 return index, False
             most -= 1
-            if self.can_start(number, demand, now, end, may_move):
+            self.leave(number)
+            can = self.can_start(demand, now, end, may_move)
+            self.enter(number)
+            if can:
                 return index, True
         return len(numbers), False
