@@ -150,9 +150,8 @@ struct availability {
     int64_t unused;     /* the next number to be used again; 0: none */
     size_t movable; /* promises that are entered and may be moved */
     uint64_t sequence;
-    unsigned char *up;
-    int64_t least[MAX_KINDS]; /* of each amount, that a rank of `up` has in total */
-    /* Of each amount, what the ranks of `up` have left together, if `summed`. */
+    int64_t least[MAX_KINDS]; /* of each amount, that a rank has in total */
+    /* Of each amount, what all ranks have left together, if `summed`. */
     struct timeline *sums[MAX_KINDS];
     bool summed;
     struct trial trial;
@@ -500,35 +499,25 @@ static struct trial *begin_trials (struct availability *all)
 struct availability *availability_create (size_t ranks,
                                           size_t kinds,
                                           const int64_t *totals,
-                                          const unsigned char *up)
+                                          const int64_t *least)
 {
     struct availability *all;
-    size_t rank, kind;
-    bool first = true;
+    size_t rank;
 
     if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 64 || !(all = calloc (1, sizeof (*all))))
         return NULL;
     all->ranks = ranks;
     all->kinds = kinds;
     all->totals = duplicate (totals, ranks * kinds * sizeof (int64_t));
-    all->up = duplicate (up, ranks / 8 + 1);
+    memcpy (all->least, least, kinds * sizeof (int64_t));
     all->lines = calloc (ranks + 1, sizeof (struct line *));
     all->uses = calloc (1, sizeof (struct use)); /* number 0 is none */
     all->count = all->room = 1;
-    if (!all->uses || !begin_trials (all) || !all->totals || !all->lines || !all->up)
+    if (!all->uses || !begin_trials (all) || !all->totals || !all->lines)
         goto error;
-    for (rank = 0; rank < ranks; rank++) {
-        const int64_t *total = totals + rank * kinds;
-
-        if (!(all->lines[rank] = line_create (kinds, total)))
+    for (rank = 0; rank < ranks; rank++)
+        if (!(all->lines[rank] = line_create (kinds, totals + rank * kinds)))
             goto error;
-        if (!has (up, rank))
-            continue;
-        for (kind = 0; kind < kinds; kind++)
-            if (first || total[kind] < all->least[kind])
-                all->least[kind] = total[kind];
-        first = false;
-    }
     return all;
 error:
     availability_destroy (all);
@@ -552,7 +541,6 @@ void availability_destroy (struct availability *all)
     free (all->lines);
     free (all->totals);
     free (all->uses);
-    free (all->up);
     free (all->trial.ranks);
     free (all->trial.laid);
     free (all->trial.waiting.items);
@@ -576,7 +564,6 @@ struct availability *availability_copy (const struct availability *from)
         no_memory = no_memory || (all->summed && !all->sums[at]);
     }
     all->totals = duplicate (from->totals, from->ranks * from->kinds * sizeof (int64_t));
-    all->up = duplicate (from->up, from->ranks / 8 + 1);
     all->lines = duplicate (from->lines, from->ranks * sizeof (struct line *));
     all->uses = duplicate (from->uses, from->count * sizeof (struct use));
     for (at = 0; all->lines && at < all->ranks; at++)
@@ -587,7 +574,7 @@ struct availability *availability_copy (const struct availability *from)
         if (all->uses[at].demand)
             all->uses[at].demand->sharers++;
     }
-    if (!no_memory && all->totals && all->up && all->lines && all->uses)
+    if (!no_memory && all->totals && all->lines && all->uses)
         return all;
     availability_destroy (all);
     return NULL;
@@ -608,14 +595,14 @@ static struct part *add_part (struct place *place, size_t rank)
     return part;
 }
 
-/* Enter (sign 1) or take out (-1) the amounts that a use takes of the ranks of `up` together. */
+/* Enter (sign 1) or take out (-1) the amounts that a use takes of all ranks together. */
 static int change_sums (struct availability *all, const struct use *use, int sign)
 {
     int64_t amounts[MAX_KINDS] = {0};
     size_t at, kind;
 
     for (at = 0; at < use->place->count; at++)
-        for (kind = 0; kind < all->kinds && has (all->up, use->place->parts[at].rank); kind++)
+        for (kind = 0; kind < all->kinds; kind++)
             amounts[kind] -= sign * use->place->parts[at].amounts[kind];
     for (kind = 0; kind < all->kinds; kind++)
         if (amounts[kind]
@@ -1379,7 +1366,7 @@ static int sum_up (struct availability *all)
         int64_t total = 0;
 
         for (rank = 0; rank < all->ranks; rank++)
-            total += has (all->up, rank) ? all->totals[rank * all->kinds + kind] : 0;
+            total += all->totals[rank * all->kinds + kind];
         timeline_destroy (all->sums[kind]); /* of a sum that failed */
         if (!(all->sums[kind] = timeline_create (-INFINITY, total)))
             return -1;

@@ -116,13 +116,12 @@ struct availability;
 struct demand;
 
 /* ranks, kinds: their numbers; totals: the amounts of each rank, one rank after the other; those of
- * a rank that does not exist are 0; up: mask of the ranks for availability_enough_until(), which
- * exist; those of demands are among them.
+ * a rank that does not exist are 0; least: of each amount, that one that exists has.
  */
 struct availability *availability_create (size_t ranks,
                                           size_t kinds,
                                           const int64_t *totals,
-                                          const unsigned char *up);
+                                          const int64_t *least);
 struct availability *availability_copy (const struct availability *all);
 void availability_destroy (struct availability *all);
 

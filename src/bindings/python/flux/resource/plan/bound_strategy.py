@@ -84,8 +84,8 @@ class RoomOnRanks:
         totals = {}
         for units, mask in inventory.kinds.items():
             amounts = inventory.counts_of(units)
-            totals.update(dict.fromkeys(members(mask), amounts))
-        self.room = compiled.availability(totals, self.up)
+            totals.update(dict.fromkeys(members(mask & self.up), amounts))
+        self.room = compiled.availability(totals)
         self._demands: Remembered[tuple[Shape, Claimant | None], list[Demand]] = Remembered()
         # By job id, its record, and the number of its use.
         self._jobs: dict[int, tuple[object, int]] = {}
@@ -101,7 +101,8 @@ class RoomOnRanks:
         inventory, room = self.inventory, self.room
         if self._claims is not None and jobid in self._claims.running:
             claimant = self._claims.running[jobid][0]
-        where = [(mask, inventory.counts_of(units)) for mask, units in pairs(record[1:]) if units]
+        held = [(mask & self.up, units) for mask, units in pairs(record[1:]) if units]
+        where = [(mask, inventory.counts_of(units)) for mask, units in held]
         number = room.use(-inf, end or inf, where, None, claimant)
         self._jobs[jobid] = record, number
 

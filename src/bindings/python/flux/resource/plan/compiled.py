@@ -22,7 +22,7 @@ from flux.resource.plan.availability import Amounts, Demand
 from flux.resource.plan.plain_availability import PlainAvailability
 from flux.resource.plan.strategy import Promise, UnitKind
 from flux.resource.plan.timeline import CountTimeline
-from flux.resource.pool.masks import mask_of, members
+from flux.resource.pool.masks import members
 from flux.resource.request import Claimant, length_of
 
 try:
@@ -56,11 +56,9 @@ def timeline(start: float, value: int) -> CountTimeline:
     return kind(start, value)  # type: ignore[no-any-return]
 
 
-def availability(
-    totals: Mapping[int, Amounts], up: int
-) -> PlainAvailability | CompiledAvailability:
-    """Return room on ranks, compiled if possible; see `PlainAvailability` for the arguments."""
-    return CompiledAvailability(totals, up) if is_built() else PlainAvailability(totals, up)
+def availability(totals: Mapping[int, Amounts]) -> PlainAvailability | CompiledAvailability:
+    """Return room on ranks, whose totals are given; compiled if possible."""
+    return CompiledAvailability(totals) if is_built() else PlainAvailability(totals)
 
 
 class CompiledTimeline:
@@ -197,15 +195,15 @@ class CompiledMoves:
 class CompiledAvailability:
     """`flux.resource.plan.plain_availability.PlainAvailability` in C; see there for the methods."""
 
-    def __init__(self, totals: Mapping[int, Amounts], up: int = -1) -> None:
+    def __init__(self, totals: Mapping[int, Amounts]) -> None:
         ranks = max(totals, default=-1) + 1
         self._kinds = kinds = len(next(iter(totals.values()), (0,)))
         self._bytes = ranks // 8 + 1
         self._keys: dict[Hashable, int] = {}  # of claims: their numbers in C
         none = (0,) * kinds
         amounts = list(chain.from_iterable(totals.get(rank, none) for rank in range(ranks)))
-        there = self._mask(up & mask_of(sorted(totals)))
-        self._own(lib.availability_create(ranks, kinds, amounts, there))
+        least = list(map(min, zip(*totals.values()))) or none
+        self._own(lib.availability_create(ranks, kinds, amounts, least))
 
     def _own(self, cdata: Any) -> None:
         self._all = owned(cdata, lib.availability_destroy)

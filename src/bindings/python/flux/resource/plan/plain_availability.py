@@ -20,20 +20,18 @@ class PlainAvailability(Availability):
     """Amounts that running jobs and promises leave on each rank, from now on.
 
     Args:
-        totals (dict): rank to its amounts
-        up (int): mask of the ranks for `enough_until`
+        totals (dict): rank to its amounts; uses are of these ranks only
     """
 
-    def __init__(self, totals: Mapping[int, Amounts], up: int = -1) -> None:
+    def __init__(self, totals: Mapping[int, Amounts]) -> None:
         super().__init__(totals)
-        self.up = up
         self._uses: dict[int, Use] = {}
         self._left: set[int] = set()  # numbers of those that do not count
         self._next = 0
 
     def copy(self) -> PlainAvailability:
         """Return an independent copy with the same uses and numbers."""
-        new = type(self)(self.totals, self.up)
+        new = type(self)(self.totals)
         uses = {number: copy(use) for number, use in self._uses.items()}
         entered = [use for number, use in uses.items() if number not in self._left]
         new.__dict__.update(_uses=uses, _left=self._left.copy(), _next=self._next, uses=entered)
@@ -138,15 +136,14 @@ class PlainAvailability(Availability):
         return ranks
 
     def enough_until(self, demand: Demand, since: float) -> float:
-        """Return the first time, from `since` on, at which the ranks of `up` together have less
-        free than a demand takes at least; infinity if never. Overdrawn ranks count negative."""
-        chosen = [rank for rank in self.totals if self.up >> rank & 1]
+        """Return the first time, from `since` on, at which all ranks together have less free than a
+        demand takes at least; infinity if never. Overdrawn ranks count negative."""
         each: Iterable[int] = demand.each
         if demand.whole:
-            each = map(min, zip(*[self.totals[rank] for rank in chosen]))
+            each = map(min, zip(*self.totals.values()))
         least = [demand.count * need for need in each]
         for moment in sorted({since, *(use.start for use in self.uses if use.start > since)}):
-            free = [self.free(rank, moment, moment, self.uses) for rank in chosen]
+            free = [self.free(rank, moment, moment, self.uses) for rank in self.totals]
             if any(sum(one[k] for one in free) < need for k, need in enumerate(least)):
                 return moment
         return inf
