@@ -60,8 +60,8 @@ struct part {
 /* The place of a use.  Copies share it, since it changes only while a use is made. */
 struct place {
     size_t sharers;
-    size_t count, room;
-    struct part *parts;
+    size_t count;
+    struct part parts[];
 };
 
 /* A demand, or no more than a claim, shared by its uses. */
@@ -72,9 +72,6 @@ struct demand {
     bool per_node;
     bool whole;
     bool stays; /* its promises may not be moved, see Demand.stays */
-    /* For the row with a number: the time until which all ranks together have enough. */
-    uint64_t row;
-    double until;
     size_t claims, bytes; /* kinds of claim; bytes: of a mask */
     int64_t keys[MAX_KINDS];
     unsigned char ranks[]; /* a mask; then of each kind of claim the mask of the ranks claimed */
@@ -345,12 +342,25 @@ static struct line *own_line (struct availability *all, size_t rank)
     return all->lines[rank] = copy;
 }
 
+/* A place with room for some parts; NULL: no memory. */
+static struct place *place_alloc (size_t room)
+{
+    return calloc (1, sizeof (struct place) + room * sizeof (struct part));
+}
+
+/* A new part of a place, on a rank and without amounts; there is room. */
+static struct part *add_part (struct place *place, size_t rank)
+{
+    struct part *part = place->parts + place->count++;
+
+    part->rank = rank;
+    return part;
+}
+
 static void place_release (struct place *place)
 {
-    if (!place || place->sharers--)
-        return;
-    free (place->parts);
-    free (place);
+    if (place && !place->sharers--)
+        free (place);
 }
 
 /* Whether the claims of two demands exclude each other from a rank. */
@@ -504,7 +514,7 @@ struct availability *availability_create (size_t ranks,
     struct availability *all;
     size_t rank;
 
-    if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 64 || !(all = calloc (1, sizeof (*all))))
+    if (kinds == 0 || kinds > MAX_KINDS || ranks > SIZE_MAX / 128 || !(all = calloc (1, sizeof (*all))))
         return NULL;
     all->ranks = ranks;
     all->kinds = kinds;
@@ -581,19 +591,6 @@ struct availability *availability_copy (const struct availability *from)
 }
 
 /* -- uses -- */
-
-/* A new part of a place, on a rank and without amounts; NULL: no memory. */
-static struct part *add_part (struct place *place, size_t rank)
-{
-    struct part *part;
-
-    if (reserve (&place->parts, &place->room, place->count + 1, sizeof (struct part)) < 0)
-        return NULL;
-    part = place->parts + place->count++;
-    memset (part, 0, sizeof (*part));
-    part->rank = rank;
-    return part;
-}
 
 /* Enter (sign 1) or take out (-1) the amounts that a use takes of all ranks together. */
 static int change_sums (struct availability *all, const struct use *use, int sign)
@@ -690,20 +687,17 @@ int64_t availability_use (struct availability *all,
                           const unsigned char *ranks,
                           const int64_t *amounts)
 {
-    struct place *place = calloc (1, sizeof (*place));
-    size_t at, rank, bytes = all->ranks / 8 + 1;
-    struct part *part;
+    size_t at, rank, room = 0, bytes = all->ranks / 8 + 1;
+    struct place *place;
 
-    if (!place)
+    for (at = 0; at < count; at++)
+        FOR_RANKS (all, ranks + at * bytes, rank)
+            room++;
+    if (!(place = place_alloc (room)))
         return -1;
-    for (at = 0; at < count; at++, ranks += bytes, amounts += all->kinds)
-        FOR_RANKS (all, ranks, rank) {
-            if (!(part = add_part (place, rank))) {
-                place_release (place);
-                return -1;
-            }
-            memcpy (part->amounts, amounts, all->kinds * sizeof (int64_t));
-        }
+    for (at = 0; at < count; at++, amounts += all->kinds)
+        FOR_RANKS (all, ranks + at * bytes, rank)
+            memcpy (add_part (place, rank)->amounts, amounts, all->kinds * sizeof (int64_t));
     return new_use (all, start, end, demand, place);
 }
 
@@ -1124,7 +1118,7 @@ static double prefer (const struct availability *all,
 }
 
 /* Find ranks for a promise beside the uses up to its place in the order: those with clear room first.
- * Returns whether there are enough; -1: no memory.
+ * Returns whether there are enough, which *found has then; -1: no memory.
  */
 static int find_place (struct availability *all,
                        const struct demand *demand,
@@ -1133,10 +1127,11 @@ static int find_place (struct availability *all,
                        double now,
                        struct order order,
                        bool may_move,
-                       struct place *place)
+                       struct place **found)
 {
     struct trial *trial = &all->trial;
     int64_t left = demand->count;
+    struct place *place;
     size_t rank, at, kind;
 
     trial->candidate_count = trial->best.count = 0;
@@ -1163,6 +1158,9 @@ static int find_place (struct availability *all,
             return -1;
     }
     left = demand->count;
+    at = trial->candidate_count < (size_t)left ? trial->candidate_count : (size_t)left;
+    if (!(place = *found = place_alloc (at)))
+        return -1;
     for (at = 0; left; at++) {
         bool taken = at >= trial->candidate_count; /* clear units do not suffice */
         int64_t value = taken ? trial->best.items[2 * trial->candidate_count - 1 - at].value
@@ -1183,8 +1181,8 @@ static int find_place (struct availability *all,
         if (taken && one->clear)
             while (part->rank != one->rank)
                 part++;
-        else if (!(part = add_part (place, one->rank)))
-            return -1;
+        else
+            part = add_part (place, one->rank);
         part->taken = taken;
         for (kind = 0; kind < all->kinds; kind++)
             part->amounts[kind] += demand->whole ? total[kind] : units * demand->each[kind];
@@ -1241,16 +1239,14 @@ static int settle (struct availability *all, double now)
             continue;
         if (trial->moved_count == MAX_MOVED)
             return 0;
-        if (!(place = calloc (1, sizeof (*place))))
-            return -1;
-        trial->moved[trial->moved_count++] = (struct moved){number, place};
         if (leave_out (all, number) < 0)
             return -1;
-        placed = find_place (all, use->demand, use->start, use->end, now, order, true, place);
-        if (placed > 0 && lay (all, place, order, use->end) < 0)
-            placed = -1;
+        placed = find_place (all, use->demand, use->start, use->end, now, order, true, &place);
         if (placed <= 0)
             return placed;
+        trial->moved[trial->moved_count++] = (struct moved){number, place};
+        if (lay (all, place, order, use->end) < 0)
+            return -1;
     }
     return 1;
 }
@@ -1298,13 +1294,11 @@ int64_t availability_book (struct availability *all,
                            bool keep)
 {
     struct order order = {start > -INFINITY ? start : now, 0}; /* before those that begin with it */
-    struct place *place = calloc (1, sizeof (*place));
+    struct place *place = NULL;
     int placed;
 
-    if (!place)
-        return -1;
     may_move = may_move && all->movable;
-    placed = find_place (all, demand, start, end, now, order, may_move, place);
+    placed = find_place (all, demand, start, end, now, order, may_move, &place);
     if (placed > 0 && may_move)
         placed = lay (all, place, order, end) < 0 ? -1 : settle (all, now);
     if (finish (all, keep && placed > 0) < 0)
@@ -1416,28 +1410,22 @@ int64_t availability_first_to_start (struct availability *all,
                                      size_t most,
                                      bool *can)
 {
-    static uint64_t rows;
     size_t at;
     int64_t found;
 
     *can = false;
-    rows++;
     for (at = 0; at < count; at++) {
         const struct use *use = all->uses + numbers[at];
         struct demand *demand = use->demand;
-        double end = now + (use->end - use->start);
+        double end = now + (use->end - use->start), until = INFINITY;
 
         if (!use->movable || use->start <= now)
             break;
-        if (demand->row != rows) {
-            demand->row = rows;
-            demand->until = now;
-            if (fits (all, demand, -INFINITY, -INFINITY, LAST))
-                demand->until = summed ? availability_enough_until (all, demand, now) : INFINITY;
-        }
-        if (demand->until == -INFINITY)
+        if (!fits (all, demand, -INFINITY, -INFINITY, LAST))
+            continue;
+        if (summed && (until = availability_enough_until (all, demand, now)) == -INFINITY)
             return -1;
-        if (demand->until < use->start && demand->until < end)
+        if (until < use->start && until < end)
             continue; /* until its start, the promise is not in its own way */
         if (!most--)
             break;
