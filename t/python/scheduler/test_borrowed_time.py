@@ -28,11 +28,8 @@ from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.testing import FakeInstance, make_R
 
 BORROWING = {"rank": 0, "queues": ["standby"], "grace": "2m", "into-promises": True}
-POLICIES = [
-    ("sched-backfill",),
-    ("sched-backfill", "promise=4"),
-    ("sched-backfill", "promise=unlimited"),
-]
+EASY, MANY = ("sched-backfill",), ("sched-backfill", "promise=4")
+POLICIES = [EASY, MANY, ("sched-backfill", "promise=unlimited")]
 ALL = ("sched-backfill", "promise=all", "within=1m")
 #: Seconds before a promised time at which a borrower is ended, and warned, before any was.
 KILL_S, WARNING_S = 5, 125
@@ -166,32 +163,25 @@ def parts_by_user(chance, queue):
     return {**parts_of_nodes(chance, queue), "userid": 1000 + chance.randrange(3)}
 
 
+def with_licences(chance, queue):
+    """Whole nodes; some jobs need planned licences, too."""
+    return {**whole_nodes(chance, queue), "licenses": {"matlab": chance.randint(1, 2)}}
+
+
 SHARING = {"sharing": {"all": {"mode": "user"}}}
+PLANNED = {"licenses": {"matlab": {"total": 3, "plan": True}}}
+TABLES = {parts_by_user: SHARING, with_licences: PLANNED}
 
 
-@pytest.mark.parametrize("cancels", [False, True], ids=["", "cancels"])
-@pytest.mark.parametrize(
-    "kind, seed, policy",
-    [(whole_nodes, seed, policy) for seed in (0, 1, 3) for policy in POLICIES]
-    + [(parts_of_nodes, seed, policy) for seed in (0, 3, 5) for policy in POLICIES]
-    + [(whole_nodes, seed, ALL) for seed in (1, 3, 11)]
-    + [(parts_of_nodes, seed, ALL) for seed in (0, 6, 11)]
-    + [(parts_by_user, seed, policy) for seed in (0, 2, 10) for policy in (*POLICIES, ALL)],
-)
-def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
-    kind, seed, policy, cancels
-):
-    number = 0 if policy == ALL else POLICIES.index(policy)
-    if cancels != (seed + number) % 2:
-        require_long()
+def play(kind, seed, policy, cancels, into_promises=True):
+    """Submit random jobs of three classes. Return the borrowers, after all promises were kept."""
     chance = random.Random(seed)
-    classes = {
-        "standby": {**BORROWING, "grace": 20, "after": 30, "wait": "1h"},
-        "low": {"rank": 1, "queues": ["low"], "into-promises": seed % 2 == 0, "wait": "1h"},
-    }
+    standby = {**BORROWING, "into-promises": into_promises, "grace": 20, "after": 30, "wait": "1h"}
+    low = {"rank": 1, "queues": ["low"], "into-promises": into_promises and seed % 2 == 0}
+    classes = {"standby": standby, "low": {**low, "wait": "1h"}}
     queues = {"batch": {}, "standby": {}, "low": {}}
-    R = None if kind is whole_nodes else make_R(8, 4, gpus=1)
-    config = {**tables(queues=queues, **classes), **(SHARING if kind is parts_by_user else {})}
+    R = None if kind in (whole_nodes, with_licences) else make_R(8, 4, gpus=1)
+    config = {**tables(queues=queues, **classes), **TABLES.get(kind, {})}
     instance = FakeInstance(8, 4, R=R, config=config, estimates=False)
     instance.load(*policy)
     told, jobs, lent = {}, [], set()
@@ -210,7 +200,6 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
             chance.choice(waiting).cancel()
         check_tables(instance)
     instance.advance(100000)
-    assert lent, "nobody has borrowed: this shows nothing"
     late = {
         one.id: (one.t_start, told[one.id])
         for one in jobs
@@ -223,13 +212,50 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
             taker = by_name[one.note.split()[2]]
             if not cancels:
                 assert IDset(taker.ranks).intersect(IDset(one.ranks))
+    return lent
 
 
-def test_a_job_that_may_not_borrow_after_all_keeps_its_own_latest_start():
-    """No other promise moves to its ranks while that is tried."""
-    test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
-        parts_of_nodes, 12, ALL, False
-    )
+@pytest.mark.parametrize("cancels", [False, True], ids=["", "cancels"])
+@pytest.mark.parametrize(
+    "kind, seed, policy",
+    [(whole_nodes, seed, policy) for seed in (0, 1, 3) for policy in POLICIES]
+    + [(parts_of_nodes, seed, policy) for seed in (0, 3, 5) for policy in POLICIES]
+    + [(whole_nodes, seed, ALL) for seed in (1, 3, 11)]
+    + [(parts_of_nodes, seed, ALL) for seed in (0, 6, 11)]
+    + [(parts_by_user, seed, policy) for seed in (0, 2, 10) for policy in (*POLICIES, ALL)]
+    + [(with_licences, seed, policy) for seed in (1, 8, 26) for policy in (EASY, MANY)]
+    + [(with_licences, seed, ALL) for seed in (2, 7, 10)],
+)
+def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
+    kind, seed, policy, cancels
+):
+    number = 0 if policy == ALL else POLICIES.index(policy)
+    if cancels != (seed + number) % 2:
+        require_long()
+    assert play(kind, seed, policy, cancels), "nobody has borrowed: this shows nothing"
+
+
+@pytest.mark.parametrize(
+    "kind, seed, policy, cancels, into_promises",
+    [
+        # others are promised no part of a taker's nodes that its user alone may use
+        (parts_by_user, 44, EASY, True, False),
+        # a promise is made on the ranks of a taker's own promise when that is given up for a start
+        (parts_of_nodes, 235, ALL, False, True),
+        (parts_by_user, 113, ALL, False, True),
+        # and when borrowers of the taker may run on
+        (parts_of_nodes, 256, ("sched-backfill", "promise=all", "within=20m"), False, True),
+        # a job that may not borrow after all keeps its own; no other moves to its ranks meanwhile
+        (parts_of_nodes, 12, ALL, False, True),
+        (parts_of_nodes, 100, ALL, False, True),
+        # no licence is promised that a victim or a taker has then
+        (with_licences, 0, MANY, True, False),
+        (with_licences, 3, EASY, True, False),
+        (with_licences, 6, MANY, False, False),
+    ],
+)
+def test_a_promise_is_kept_that_was_once_broken(kind, seed, policy, cancels, into_promises):
+    play(kind, seed, policy, cancels, into_promises)
 
 
 # -- who may borrow --------------------------------------------------------------------------------
@@ -391,6 +417,20 @@ def test_a_borrower_on_ranks_that_a_moved_promise_leaves_out_runs_on():
     assert borrowers(instance) == [] and promised(other) == instance.start_time + 3000
     taker.cancel()
     instance.advance(3500)
+    assert (borrower.result, other.t_start) == ("completed", instance.start_time + 3000)
+
+
+def test_no_licence_is_promised_that_a_borrower_may_need_to_its_own_limit():
+    instance = make("sched-backfill", "promise=unlimited", config={**config(), **PLANNED})
+    batch(instance, 2, duration=1000)
+    taker = batch(instance, 3, duration=4000)
+    borrower = standby(instance, 2, duration=3000, licenses={"matlab": 2})
+    assert borrowers(instance) == [borrower.id]
+    other = standby(instance, 1, duration=100, licenses={"matlab": 2})
+    plan = instance.scheduler.planning.current()
+    assert plan.start_of(other.id) == instance.start_time + 3000
+    taker.cancel()
+    instance.advance(3200)
     assert (borrower.result, other.t_start) == ("completed", instance.start_time + 3000)
 
 

@@ -668,6 +668,9 @@ class BoundStrategy(Strategy):
             self._ranks, self.seen, self._sound = ranks, seen, False
             for jobid, one in self.promises.items():
                 one.number = numbers[jobid]
+            for one in self._withdrawn:
+                one.number = 0  # it was promised in the trial
+            self._withdrawn.clear()
 
         return take_back
 

@@ -117,18 +117,23 @@ class StrategyInForce:
             self._current.restore(jobid, promise)
 
     def withdraw(self, jobids: Iterable[int]) -> Callable[[], None]:
-        """Withdraw the promises of some jobs, apart from their tokens; return a function that
-        restores them."""
-        strategy = self._synced()
+        """Withdraw the promises of some jobs; return a function that restores them, and takes back
+        what others have moved since: to be called when the pool is as before. O(ranks) if promises
+        are bound."""
+        strategy, promised = self._synced(), {} if self.tokens is None else self.tokens.promised
+        take_back = strategy.trial()
         withdrawn = {jobid: strategy.withdraw(jobid) for jobid in jobids}
+        tokens = {jobid: promised.pop(jobid) for jobid in withdrawn if jobid in promised}
 
         def restore() -> None:
+            promised.update(tokens)
             if strategy is self._bound:
                 self._current = strategy  # without promises, counting sufficed
             for jobid, promise in withdrawn.items():
                 if promise is not None and self.is_counted:
                     self._strategy_for(promise.request)  # its units may have to be counted again
                 self._put_back(jobid, promise)
+            take_back()
 
         return restore
 
@@ -420,16 +425,11 @@ class Plan(StrategyInForce):
             without: jobs whose promises the change makes void; afterwards they are as before
         """
         before = self.stale()
-        take_back = self._synced().trial()
         restore = self.withdraw(without)
-        promised = {} if self.tokens is None else self.tokens.promised
-        dropped = {jobid: promised.pop(jobid) for jobid in without if jobid in promised}
         change()
         broken = not set(self.stale()).issubset(before)
         undo()
         restore()
-        take_back()
-        promised.update(dropped)
         return broken
 
     # -- changes ------------------------------------------------------------
@@ -442,7 +442,7 @@ class Plan(StrategyInForce):
         Raises:
             InsufficientResources: it does not fit then for its duration; the plan is unchanged.
         """
-        start, tokens = max(start, self.pool.clock()), self.tokens
+        start = max(start, self.pool.clock())
         if not self._tokens_fit(request, start, start + length_of(request), (jobid,)):
             raise InsufficientResources(lambda: _no_promise(jobid))
         before = self._synced().withdraw(jobid)
@@ -450,10 +450,7 @@ class Plan(StrategyInForce):
         if not strategy.reserve(jobid, request, start, start + length_of(request)):
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: _no_promise(jobid))
-        if tokens is not None:
-            tokens.promised.pop(jobid, None)
-            if request.tokens:
-                tokens.promised[jobid] = (request.tokens, start, start + length_of(request))
+        self.keep_tokens(jobid, request, start, start + length_of(request))
 
     def advance(self, jobid: int) -> float:
         """Move the promise of a job to the earliest time that keeps all others. A promise bound to
@@ -559,9 +556,14 @@ class Plan(StrategyInForce):
         if not strategy.hold(jobid, request, now):
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: self.pool.why_not(request))
+        self.keep_tokens(jobid, request, now, inf)
+
+    def keep_tokens(self, jobid: int, request: ResourceRequest, start: float, end: float) -> None:
+        """Promise the tokens of a request, if any, from a start to an end. This replaces the job's
+        earlier promise of tokens."""
         self._drop_tokens(jobid)
         if self.tokens is not None and request.tokens:
-            self.tokens.promised[jobid] = (request.tokens, now, inf)
+            self.tokens.promised[jobid] = (request.tokens, start, end)
 
     def alloc(self, jobid: int, request: ResourceRequest, may_move: bool = True) -> Any:
         """Allocate to a job now, if all promises to other jobs can still be kept.

@@ -11,6 +11,7 @@ from flux.resource.pool.rv1 import object_of, read_lite
 
 if TYPE_CHECKING:
     from flux.resource.pool.inventory import Selection
+    from flux.resource.request import Claimant
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.decision import PolicyView
 
@@ -154,16 +155,28 @@ class Placeholders:
         return next(self._ids)
 
     def hold_free(
-        self, ranks: int, until: float, of: Selection | None = None, pool: Any = None
+        self,
+        ranks: int,
+        until: float,
+        of: Selection | None = None,
+        claimant: Claimant | None = None,
+        pool: Any = None,
     ) -> list[int]:
         """Allocate the free part of some ranks (a mask), or of a selection on them, until a time
-        (0: no end). Return the id of the allocation, in a list that is empty if none is free.
-        `pool`: a copy of the scheduler's pool to use instead."""
-        jobid, pool = self.next_id(), pool or self._scheduler.resources
-        return [jobid] if pool.hold_free(jobid, ranks, until, of) else []
+        (0: no end), with a claim on these ranks if `claimant` is given. Return the id of the
+        allocation, in a list that is empty if none is free. `pool`: a copy of the scheduler's pool
+        to use instead, without claims."""
+        jobid, claims = self.next_id(), self._scheduler.planning.claims
+        held = (pool or self._scheduler.resources).hold_free(jobid, ranks, until, of)
+        if claimant is not None and claims is not None and pool is None:
+            claims.enter(jobid, claimant, held)
+        return [jobid] if held else []
 
     def free(self, jobids: list[int]) -> None:
         """Free allocations, and clear the list of their ids."""
+        claims = self._scheduler.planning.claims
         for jobid in jobids:
             self._scheduler.resources.free(jobid)
+            if claims is not None and jobid in claims.running:
+                claims.leave(jobid, -1)
         jobids.clear()

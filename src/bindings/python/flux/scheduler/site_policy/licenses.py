@@ -389,10 +389,10 @@ class LicenseRule(CountingRule):
         )
 
     def _end_of(self, jobid: int) -> float:
-        try:
-            return self.host.admission.end_of(jobid)
-        except KeyError:
-            return 0.0
+        """Return the end of a running job by its own limit; 0: none. Its nodes may be planned to be
+        free earlier or later, for another job."""
+        running = self.host.running.get(jobid)
+        return 0.0 if running is None or running.end == inf else running.end
 
     def sentence(self, use: LicenseUse, at: int, job: PendingJob | None) -> str:
         license, name = use.entry, use.entry.name

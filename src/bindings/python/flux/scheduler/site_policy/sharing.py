@@ -252,9 +252,11 @@ class SharingRule(TableRule):
         # Modes of nodes have changed. Running jobs stay.
         known, running = self._jobs, self._claims.running
         self._forget_all()
-        for jobid, (_, on) in running.items():
-            sharer = self._jobs[jobid] = self._sharer(*known[jobid].whose)
-            self._claims.enter(jobid, sharer.claimant, on)
+        for jobid, (claimant, on) in running.items():
+            if jobid in known:  # others are placeholders
+                sharer = self._jobs[jobid] = self._sharer(*known[jobid].whose)
+                claimant = sharer.claimant
+            self._claims.enter(jobid, claimant, on)
         self._renew_plan()
         self.host.go_ahead(self.host.tell_pending([self], self.host.all_pending()))
 

@@ -134,7 +134,8 @@ class Loan(Preemption):
         jobid, rest = victim.jobid, copy.copy(victim.request)
         if limit <= end or rest is None:
             return True
-        rest.duration = as_end(limit - end)
+        # Its licences are counted to its own limit.
+        rest.duration, rest.tokens = as_end(limit - end), None
         if not plan.is_counted:
             rest = rest.on_ranks(self._host.resources.held_ranks(jobid))
         placeholder = self._host.placeholders.next_id()
@@ -230,6 +231,11 @@ class Loan(Preemption):
         rests = [self.rests[jobid] for jobid in borrowers if jobid in self.rests]
         taker = [self.taker] if self.held <= set(borrowers) else []
         return self._would_break(plan, ends, rests, unpinned=taker)
+
+    def _objection(self, job: PendingJob) -> str | None:
+        if self._host.admission.keeps_promise(job):
+            return None  # what it needs is in use until its promised time
+        return super()._objection(job)
 
     def _spare_unneeded(self) -> None:
         """Let borrowers run to their limits if the promise can still be kept together with these, or
@@ -417,7 +423,7 @@ class Loans(Part):
         cls, request, now = terms.cls, job.resource_request, self._host.now()
         if cls is None or not cls.into_promises or cls.log_only:
             return None
-        if not self._host.decision.keeps_times or request.tokens:
+        if not self._host.decision.keeps_times or not plan.has_tokens(job.jobid, request):
             return None
         first = now + terms.after + cls.grace + self._running.kill_time()
         limit = now + request.duration if request.duration > 0 else inf

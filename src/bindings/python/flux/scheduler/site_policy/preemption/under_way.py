@@ -43,6 +43,7 @@ from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
+    from flux.resource.request import Claimant
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.site_policy.preemption.state import PreemptionState, Victim, Waiting
@@ -150,11 +151,16 @@ class Preemption(Part):
 
     # -- the place of the taker --------------------------------------------------------------------
 
+    @property
+    def _claimant(self) -> Claimant | None:
+        """The taker as one of jobs that share ranks only with some others, if it is pending."""
+        return getattr(self.job and self.job.resource_request, "claimant", None)
+
     def _hold(self) -> list[int]:
         """Allocate the free part of the taker's place to placeholders. Return their ids."""
         until, hold = self._kept_until(), self._host.placeholders.hold_free
         if self.keeps_ranks:
-            return hold(self.ranks, until)
+            return hold(self.ranks, until, claimant=self._claimant)
         places = (selection for selection, _ in self.places)
         return [jobid for place in places for jobid in hold(self.ranks, until, place)]
 
@@ -162,8 +168,6 @@ class Preemption(Part):
         """Keep the free part of the taker's place for it."""
         self._host.placeholders.free(self.placeholders)
         self.placeholders = self._hold()
-        if not self.in_promise and self._host.now() > self.expected:
-            self._host.planning.check_promises()  # the taker will end later than planned
 
     def keep_if_free(self) -> None:
         """Keep what others have freed on the taker's ranks, unless that breaks a promise."""
@@ -457,15 +461,19 @@ class Eviction(Preemption):
             ends = {jobid: as_end(running.own_end(jobid)) for jobid in lent.held}
             without += lent.rests.values()
         ends |= {jobid: self._planned_end(running.own_end(jobid)) for jobid in self.held}
-        if self._breaks_a_promise(ends, without):
+        plan, end = host.planning.current(), self._end_of_taker(self.decided)
+        if self._breaks_a_promise(ends, without) or not (
+            plan is None or plan.has_tokens(self.taker, one.job.resource_request, end)
+        ):
             return
         one.tries += 1
+        if plan is not None:
+            plan.cancel(self.taker)  # as in the trial, so that others can move to its ranks
         if lent is not None:
             lent.end("the job of that time starts earlier")
         self.enter()
-        plan = host.planning.current()
         if plan is not None:
-            plan.stale()  # promises on ranks kept from now on move, as in the trial, before a job starts
+            plan.stale()  # promises on ranks kept from now on move before a job starts
         # From now on the plan has another time for this job.
         self.defer_taker()
         names = ", ".join(map(name_of, self.victims))
@@ -480,8 +488,7 @@ class Eviction(Preemption):
         """Whether all that is free on its ranks is kept for the taker, not only its place: this is
         unknown, after a reload, or the taker shares ranks only with some jobs, so that others stay
         off them."""
-        request = self.job and self.job.resource_request
-        return getattr(request, "claimant", None) is not None or not self.places
+        return self._claimant is not None or not self.places
 
     def _end_of_taker(self, now: float) -> float:
         """Return the end of the taker; infinite: unknown."""
@@ -506,6 +513,24 @@ class Eviction(Preemption):
         if not self._host.decision.looks_past_heads or self.job is None:
             return max(self.expected, now + 1.0)
         return as_end(max(self._end_of_taker(now), now + 1.0))
+
+    def keep(self) -> None:
+        super().keep()
+        self._keep_licences()
+        if self._host.now() > self.expected:
+            self._host.planning.check_promises()  # the taker will end later than planned
+
+    def _keep_licences(self) -> None:
+        """Keep the planned licences of the taker for it, if it is deferred: it has no promise."""
+        plan, job, now = self._host.planning.current(), self.job, self._host.now()
+        if plan is not None and job is not None and job.jobid in self._host.admission.deferred:
+            plan.keep_tokens(job.jobid, job.resource_request, now, self._end_of_taker(now))
+
+    def end(self, why: str) -> None:
+        plan = self._host.planning.current()
+        if plan is not None:
+            plan.cancel(self.taker)
+        super().end(why)
 
     def _choose_place(self, at_deadline: bool = False) -> bool:
         """Choose the place of the taker again, on its ranks: among what is kept for it, what victims
@@ -607,6 +632,7 @@ class Eviction(Preemption):
         host, job = self._host, self.job
         if job and host.decision.looks_past_heads and job.jobid not in host.admission.deferred:
             host.defer(job, JobDeferred(self.shared.rule, self._deferral()))
+            self._keep_licences()
 
     def try_to_start(self) -> None:
         """Start the taker if it fits now; a queued one is started from the queue."""
