@@ -79,9 +79,6 @@ class Loan(Preemption):
             stored |= {"until": self.expected, "warned": self.state != LENT}
             record.setdefault("borrowers", []).append(stored)
 
-    def reason(self) -> None:
-        return None
-
     # -- starting a borrower -----------------------------------------------------------------------
 
     def lend(
@@ -321,10 +318,6 @@ class Loan(Preemption):
             self.state = before
 
     # -- the start of the taker --------------------------------------------------------------------
-
-    @property
-    def keeps_ranks(self) -> bool:
-        return False
 
     def _planned_end(self, end: float) -> float:
         return min(end, self.expected)
