@@ -37,18 +37,12 @@ WITHDRAWN_REMEMBERED = 10000
 class _Waiting:
     """A pending job with a limit on its wait."""
 
-    job: PendingJob
     max_wait: float | None  # seconds, or None
     early: bool  # whether a late promise suffices to deny it
     since: float  # time of its request, less the seconds that it waited before that
     latest: float = math.inf  # latest start
     note: str = ""  # the text for its user when that has passed
     promised: float | None = None  # its last promised start
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the job is pending no more."""
-        return bool(self.job.request.finalized)
 
 
 def read_limits(
@@ -93,8 +87,8 @@ class WaitLimits(AdmissionRule):
         self._by_latest: list[tuple[float, int]] = []  # a heap of (latest start, job id)
         self._most = 64  # length of that at which records of started jobs are dropped
         self._timer = NO_TIMER  # for the first of it
-        #: the jobs decided by the next full pass, each with the number of the event of its request
-        self._first_pass: list[tuple[int, _Waiting]] = []
+        #: id of a job decided by the next full pass -> number of the event of its request
+        self._first_pass: dict[int, int] = {}
         #: job id -> wait in seconds, of jobs whose requests were withdrawn
         self._withdrawn: OrderedDict[int, float] = OrderedDict()
 
@@ -106,7 +100,7 @@ class WaitLimits(AdmissionRule):
         if max_wait is None and deadline is None:
             return
         now = self.host.now()
-        waiting = _Waiting(job, max_wait, early, now - self._withdrawn.pop(job.jobid, 0.0))
+        waiting = _Waiting(max_wait, early, now - self._withdrawn.pop(job.jobid, 0.0))
         if max_wait:
             waiting.latest = max(now, waiting.since + max_wait)
             waiting.note = f"max-wait: not started within {duration_text(max_wait)}"
@@ -119,10 +113,11 @@ class WaitLimits(AdmissionRule):
             if waiting.latest < now:
                 raise ValueError(waiting.note)
         if max_wait == 0:
-            self._first_pass.append((self.host.events_seen, waiting))
+            self._first_pass[job.jobid] = self.host.events_seen
             self.host.tell_of_passes(self.pass_completed)
         if len(self._by_latest) >= self._most:
-            self._jobs = {id: one for id, one in self._jobs.items() if not one.is_over}
+            is_pending = self.host.pending
+            self._jobs = {one: limits for one, limits in self._jobs.items() if is_pending(one)}
             self._by_latest = [(one.latest, jobid) for jobid, one in self._jobs.items()]
             heapify(self._by_latest)
             self._most = 2 * len(self._jobs) + 64
@@ -132,6 +127,7 @@ class WaitLimits(AdmissionRule):
 
     def cancel(self, jobid: int) -> None:
         waiting = self._jobs.pop(jobid, None)
+        self._first_pass.pop(jobid, None)
         if waiting is not None and waiting.max_wait:
             self._withdrawn[jobid] = max(0.0, self.host.now() - waiting.since)
             while len(self._withdrawn) > WITHDRAWN_REMEMBERED:
@@ -151,14 +147,13 @@ class WaitLimits(AdmissionRule):
         self._timer, now = NO_TIMER, self.host.now()
         while self._by_latest:
             latest, jobid = self._by_latest[0]
-            waiting = self._jobs.get(jobid)
-            if waiting is None or waiting.is_over:
+            waiting, job = self._jobs.get(jobid), self.host.pending(jobid)
+            if waiting is None or job is None:
                 self._jobs.pop(jobid, None)
             elif latest > now:
                 break
             elif waiting.latest <= now:
-                name = waiting.job.name
-                self._errors.guard(f"max-wait: {name}", self._give_up, waiting, waiting.note)
+                self._errors.guard(f"max-wait: {job.name}", self._give_up, job, waiting.note)
             heappop(self._by_latest)
         self.has_jobs = bool(self._jobs)
         self._arm()
@@ -166,12 +161,12 @@ class WaitLimits(AdmissionRule):
     def pass_completed(self, events: int) -> None:
         """Deny the jobs that may not wait at all and were not started by a full pass that began
         after the first `events` events."""
-        seen, self._first_pass = self._first_pass, []
-        for event, waiting in seen:
-            if event > events:
-                self._first_pass.append((event, waiting))
-            elif not waiting.is_over:
-                self._give_up(waiting, "max-wait: it could not start at once")
+        for jobid, event in list(self._first_pass.items()):
+            if event <= events:
+                del self._first_pass[jobid]
+                job = self.host.pending(jobid)
+                if job is not None:
+                    self._give_up(job, "max-wait: it could not start at once")
         if self._first_pass:
             self.host.start_schedule()  # they arrived during that pass
         else:
@@ -188,27 +183,27 @@ class WaitLimits(AdmissionRule):
             self.host.call_at(self.host.now(), lambda: self._promised_too_late(job.jobid))
 
     def _promised_too_late(self, jobid: int) -> None:
-        waiting = self._jobs.get(jobid)
-        if waiting is not None and not waiting.is_over and waiting.promised is not None:
+        waiting, job = self._jobs.get(jobid), self.host.pending(jobid)
+        if job is not None and waiting is not None and waiting.promised is not None:
             if waiting.promised > waiting.latest:
                 when = time_text(waiting.promised, self.host.now())
-                self._deny(waiting, f"{waiting.note} (it is promised {when})")
+                self._deny(job, f"{waiting.note} (it is promised {when})")
 
-    def _give_up(self, waiting: _Waiting, note: str) -> None:
+    def _give_up(self, job: PendingJob, note: str) -> None:
         """Deny a job. Its user gets `note` and the estimated start; without an estimate, the rule's
         reason."""
-        host, job, now = self.host, waiting.job, self.host.now()
+        host, now = self.host, self.host.now()
         when, _ = host.forecasts.estimate_of(job)
         if when is not None and when > now:
-            self._deny(waiting, f"{note} (first start about {time_text(when, now)})")
+            self._deny(job, f"{note} (first start about {time_text(when, now)})")
             return
         cause = host.admission.why(job)
         why = "" if cause is None else f" ({host.forecasts.for_others(job, cause.reason)})"
-        self._deny(waiting, note + why)
+        self._deny(job, note + why)
 
-    def _deny(self, waiting: _Waiting, note: str) -> None:
-        self._errors.guard(f"max-wait: {waiting.job.name}", self.host.give_up, waiting.job, note)
-        self._withdrawn.pop(waiting.job.jobid, None)  # a denied job is not requested again
+    def _deny(self, job: PendingJob, note: str) -> None:
+        self._errors.guard(f"max-wait: {job.name}", self.host.give_up, job, note)
+        self._withdrawn.pop(job.jobid, None)  # a denied job is not requested again
 
     def drop_all(self) -> None:
         """Drop the limits of all pending jobs."""

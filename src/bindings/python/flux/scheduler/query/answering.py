@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Maximum horizon of a query, seconds: a year.
 MAX_HORIZON_S = 366 * 86400.0
 
+#: Jobs examined per step of an answer, if each costs a comparison.
+JOBS_PER_STEP = 256
+
 #: Seconds per reactor turn that answers may take: no pass is delayed by more.
 ANSWER_SECONDS_PER_TURN = 0.001
 

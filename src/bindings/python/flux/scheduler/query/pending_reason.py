@@ -16,7 +16,7 @@ from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
-from flux.scheduler.query.answering import MAX_HORIZON_S, Caller
+from flux.scheduler.query.answering import JOBS_PER_STEP, MAX_HORIZON_S, Caller
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.trial import Trial
 
@@ -28,9 +28,6 @@ MAX_JOBS_NAMED = 8
 
 #: Counts of ``ResourcePool.explain()`` that go into an answer.
 EXPLAIN_COUNTS = ("unit", "needed", "total", "matching", "up", "large_enough", "free", "available")
-
-#: Jobs examined per step of an answer, if each costs a comparison.
-JOBS_PER_STEP = 256
 
 #: Horizon in seconds of the search for a shorter limit that would fit: a week.
 LIMIT_SEARCH_S = 7 * 86400.0

@@ -15,9 +15,9 @@ from flux.scheduler.attributes import SystemAttributes, printable
 from flux.scheduler.host import name_of
 from flux.scheduler.messages import PRIORITY_MAX
 from flux.scheduler.projection.fork import ProjectionFailed
-from flux.scheduler.query.answering import Caller, Entries, Steps, read, read_horizon
+from flux.scheduler.query.answering import JOBS_PER_STEP, Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.query.ingest import as_submitted, over_policy
-from flux.scheduler.query.pending_reason import JOBS_PER_STEP, PendingReason, queue_of
+from flux.scheduler.query.pending_reason import PendingReason, queue_of
 from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.times import duration_text
 

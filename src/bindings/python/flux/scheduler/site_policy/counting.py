@@ -18,6 +18,7 @@ from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import name_of
+from flux.scheduler.query.answering import JOBS_PER_STEP
 from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.site_policy.holdings import Counted
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
@@ -38,9 +39,6 @@ N = TypeVar("N", int, float)
 
 #: ``(numbers, index, maximum)``: a job may start while ``numbers[index]`` is not above the maximum.
 Bound = Tuple[List[Any], int, float]
-
-#: Jobs examined per step of an answer, if each costs a comparison.
-JOBS_PER_STEP = 256
 
 #: Keys by which jobs are counted together -> the parts of the key.
 PER: dict[str, tuple[str, ...]] = {

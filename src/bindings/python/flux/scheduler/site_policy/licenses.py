@@ -29,7 +29,8 @@ from flux.resource.plan.tokens import TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
-from flux.scheduler.site_policy.counting import JOBS_PER_STEP, CountingRule, Denied, Use
+from flux.scheduler.query.answering import JOBS_PER_STEP
+from flux.scheduler.site_policy.counting import CountingRule, Denied, Use
 from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.times import duration_text
 
@@ -328,18 +329,16 @@ class LicenseRule(CountingRule):
         super().alloc(job, attributes)
 
     def read_job(self, job: PendingJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
-        asked = asked_for(attributes)
         request = job.resource_request
         if hasattr(request, "with_tokens"):
-            tokens = {name: n for name, n in asked.items() if name in self.planned}
+            asked = asked_for(attributes).items()
+            tokens = {name: number for name, number in asked if name in self.planned}
             if tokens or request.tokens:
                 job.resource_request = request.with_tokens(tokens or None)
-        return self._needs(uses, asked)
+        return self.found(job, uses, attributes)
 
-    def found(self, job: RunningJob, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
-        return self._needs(uses, asked_for(attributes))
-
-    def _needs(self, uses: tuple[LicenseUse, ...], asked: dict[str, int]) -> dict[Any, Any]:
+    def found(self, job: Any, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
+        asked = asked_for(attributes)
         return {use: asked[use.entry.name] for use in uses}
 
     def signature(self, job: PendingJob) -> Hashable:

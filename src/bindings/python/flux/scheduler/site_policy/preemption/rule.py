@@ -112,7 +112,8 @@ class PreemptionRule(GivingRule, TableRule):
                 self.errors.report(f"preemptions under way are forgotten: {exc}")
         self.classes.entries = entries
         self.shared.engage()
-        self.host.tell_of_passes(self._pass_completed, bool(entries))
+        # After a pass the next job to start may be another.
+        self.host.tell_of_passes(self._takers.search_soon, bool(entries))
         if not entries:
             for preemption in list(self._active.values()):
                 preemption.give_up("the table was removed", "configuration")
@@ -245,9 +246,6 @@ class PreemptionRule(GivingRule, TableRule):
     def ranks_changed(self, lost: bool) -> None:
         for preemption in list(self._active.values()):
             preemption.ranks_changed()
-
-    def _pass_completed(self, events: int) -> None:
-        self._takers.search_soon()  # the next job to start may be another
 
     def enter_projection(self) -> None:
         """Called when the scheduler enters a projection."""

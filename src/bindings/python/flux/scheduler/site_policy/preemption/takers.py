@@ -112,7 +112,7 @@ class Takers(Part):
 
     # -- the search --------------------------------------------------------------------------------
 
-    def search_soon(self) -> None:
+    def search_soon(self, events: int = 0) -> None:
         """Search soon for jobs that may preempt others, if there are such others."""
         if self._running.of_classes:
             self._search_at(max(self._host.now(), self._searched_at) + SEARCH_INTERVAL_S)
