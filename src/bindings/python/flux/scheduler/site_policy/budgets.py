@@ -135,8 +135,6 @@ class Account(ScopedUse):
         timer (Timer): readmits jobs when the rest of the period is short enough
     """
 
-    __slots__ = ("begin", "end", "longest", "stored_as", "timer")
-
     rule: BudgetRule
     entry: Budget
     is_kept = True  # until the end of its period

@@ -160,19 +160,6 @@ class Use:
         lowest (list): the lowest maximum in a pending job's bounds, per dimension
     """
 
-    __slots__ = (
-        "bounds",
-        "entry",
-        "jobs",
-        "key",
-        "lowest",
-        "pending",
-        "promised",
-        "rule",
-        "used",
-        "waiting",
-    )
-
     assures = is_kept = False
 
     def __init__(
@@ -289,8 +276,6 @@ class ScopedUse(Use):
     Attributes:
         userid (int or None): their user, if it is the same for all
     """
-
-    __slots__ = ("userid",)
 
     def __init__(self, rule: Any, entry: Any, key: tuple[Any, ...]) -> None:
         super().__init__(rule, entry, key, entry.most)

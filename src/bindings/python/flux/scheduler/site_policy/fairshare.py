@@ -104,8 +104,6 @@ class Associated(Use):
         at (float): time of the last change, seconds since the epoch
     """
 
-    __slots__ = ("amount", "at", "rate")
-
     rule: FairShareRule
 
     def __init__(self, rule: FairShareRule, key: Association, amount: float, at: float) -> None:

@@ -167,8 +167,6 @@ class LicenseUse(Use):
         running (dict): of a licence with ``plan``, job id -> number that a running job uses
     """
 
-    __slots__ = ("elsewhere", "running")
-
     rule: LicenseRule
     entry: License
     is_kept = True

@@ -118,8 +118,6 @@ class LimitUse(ScopedUse):
         claims (list): number of `assured` jobs; 0 if all pending jobs are known to fit together
     """
 
-    __slots__ = ("assured", "claims", "demoted", "head", "heads", "ranks")
-
     rule: LimitRule
     entry: Limit
     assures = True

@@ -87,20 +87,20 @@ class Preemption(Part):
     # -- what the kinds of preemption do each in their own way -------------------------------------
 
     enter_record: ClassVar[Callable[..., None]]  # adds it to the stored record
-    #: returns the planned end of a victim, from its own end (infinite: none); 0: none
+    # returns the planned end of a victim, from its own end (infinite: none); 0: none
     _planned_end: ClassVar[Callable[..., float]]
-    #: returns the planned end of the free resources kept for the taker; 0: none
+    # returns the planned end of the free resources kept for the taker; 0: none
     _kept_until: ClassVar[Callable[..., float]]
-    #: lets the victims run that need not end for the taker; called before they end
+    # lets the victims run that need not end for the taker; called before they end
     _spare_unneeded: ClassVar[Callable[..., None]]
     ranks_changed: ClassVar[Callable[..., None]]  # called when ranks came up or went down
     allocate: ClassVar[Callable[..., Any]]  # `GivingRule.allocate` for the taker
-    #: allocates resources to the taker; raises InsufficientResources if they are not free
+    # allocates resources to the taker; raises InsufficientResources if they are not free
     _alloc: ClassVar[Callable[..., ResourcePool]]
     try_to_start: ClassVar[Callable[..., None]]  # starts the taker if it fits now
-    #: schedules what follows if the taker did not start when its last victim had ended
+    # schedules what follows if the taker did not start when its last victim had ended
     retry_start: ClassVar[Callable[..., None]]
-    #: the job manager has refused to end a victim, which continues
+    # the job manager has refused to end a victim, which continues
     _refused: ClassVar[Callable[..., None]]
 
     def reason(self) -> Reason | None:
