@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Behaviour of flux-core's job manager towards plugins in which the embedded one once differed."""
+"""A plugin and the job manager: answers that are taken or refused, and calls that are not allowed, as in flux-core."""
 
 import errno
 import threading
@@ -14,7 +14,7 @@ DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 
 
 @pytest.mark.parametrize("answer", [-1, -7, False])
-def test_1_a_negative_answer_refuses(inst, p, answer):
+def test_a_negative_answer_refuses(inst, p, answer):
     p.add_handler("job.validate", lambda p, topic, args: answer)
     with pytest.raises(OSError, match="rejected by job-manager plugin 'mine.py'"):
         inst.submit()
@@ -33,7 +33,7 @@ def test_1_a_negative_answer_refuses(inst, p, answer):
     assert inst.state(id) == INACTIVE  # this event cannot be refused
 
 
-def test_4_a_callback_that_fails_updates_nothing(inst, p):
+def test_a_callback_that_fails_updates_nothing(inst, p):
     def priority(p, topic, args):
         p.jobspec_update({"attributes.system.x": 1})
         raise ValueError
@@ -80,7 +80,7 @@ def test_4_a_callback_that_fails_updates_nothing(inst, p):
         ("exception", {"type": "scheduler-restart", "severity": 0, "note": ""}, errno.EINVAL),
     ],
 )
-def test_5_what_would_leave_a_job_in_limbo_is_refused(inst, p, name, context, number):
+def test_an_event_that_would_leave_a_job_in_limbo_is_refused(inst, p, name, context, number):
     id = inst.submit()
     before = inst.events(id)
     with raises(number):
@@ -94,7 +94,7 @@ def test_5_what_would_leave_a_job_in_limbo_is_refused(inst, p, name, context, nu
 @pytest.mark.parametrize(
     "updates", [{"resources": 1}, {"version": 2}, {"attributes.system": 5}, 5, {"x": 1}]
 )
-def test_6_updates_in_an_answer_are_checked(inst, p, updates):
+def test_updates_in_an_answer_are_checked(inst, p, updates):
     p.add_handler(
         "job.update.attributes.system.x",
         lambda p, topic, args: {"updates": updates, "validated": True},
@@ -105,7 +105,7 @@ def test_6_updates_in_an_answer_are_checked(inst, p, updates):
     assert "jobspec-update" not in inst.events(id)
 
 
-def test_7_an_epilog_of_a_job_without_resources_holds_back_clean(inst, p):
+def test_an_epilog_of_a_job_without_resources_holds_back_clean(inst, p):
     p.add_handler("job.state.cleanup", lambda p, topic, args: p.epilog_start("late"))
     id = inst.submit()
     inst.cancel(id)
@@ -114,7 +114,7 @@ def test_7_an_epilog_of_a_job_without_resources_holds_back_clean(inst, p):
     assert inst.events(id)[-2:] == ["epilog-finish", "clean"]
 
 
-def test_8_annotations_are_an_event_for_subscribers(inst, p):
+def test_annotations_are_an_event_for_subscribers(inst, p):
     seen = []
     p.add_handler("job.new", lambda p, topic, args: p.job_subscribe(CURRENT_JOB))
     p.add_handler(
@@ -125,7 +125,7 @@ def test_8_annotations_are_an_event_for_subscribers(inst, p):
     assert seen == [{"annotations": {"x": 1}}]
 
 
-def test_9_job_update_has_updates(inst, p):
+def test_job_update_has_the_updates_and_the_new_jobspec(inst, p):
     seen = []
     p.add_handler("job.update", lambda p, topic, args: seen.append(args))
     id = inst.submit()
@@ -134,7 +134,7 @@ def test_9_job_update_has_updates(inst, p):
     assert seen[0]["jobspec"]["attributes"]["system"]["x"] == 1
 
 
-def test_10_R_needs_the_flag(inst, p, sched):
+def test_R_without_the_flag_alloc_bypass_is_not_taken(inst, p, sched):
     p.add_handler("job.state.sched", lambda p, topic, args: {"R": make_R()})
     id = inst.submit()
     inst.run()
@@ -142,7 +142,7 @@ def test_10_R_needs_the_flag(inst, p, sched):
     assert any("R without the flag alloc-bypass" in text for text in inst.logged())
 
 
-def test_12_a_priority_may_be_in_any_answer(inst, p):
+def test_a_priority_is_taken_from_any_answer_and_R_only_in_sched(inst, p):
     p.add_handler("job.state.sched", lambda p, topic, args: {"priority": 42})
     assert inst.jm.jobs.active[inst.submit()].priority == 42
     p.add_handler("job.state.sched", None)
@@ -153,7 +153,7 @@ def test_12_a_priority_may_be_in_any_answer(inst, p):
 
 
 @pytest.mark.parametrize("topic", ["job.create", "job.validate", "job.event.depend"])
-def test_12_an_answer_without_effect_is_told(inst, p, topic):
+def test_an_answer_without_effect_is_logged(inst, p, topic):
     p.add_handler("job.new", lambda p, topic, args: p.job_subscribe(CURRENT_JOB))
     answer = {"annotations": {"x": 1}, "priority": "high"}
     p.add_handler(topic, lambda p, topic, args: answer)
@@ -163,7 +163,7 @@ def test_12_an_answer_without_effect_is_told(inst, p, topic):
     assert any(f"{topic}: annotations, priority: without effect" in one for one in inst.logged())
 
 
-def test_14_dependencies_of_a_job_past_DEPEND(inst, p):
+def test_dependencies_of_a_job_past_DEPEND_are_refused(inst, p):
     id = inst.submit()
     gone = inst.submit()
     inst.cancel(gone)
@@ -174,14 +174,14 @@ def test_14_dependencies_of_a_job_past_DEPEND(inst, p):
 
 
 @pytest.mark.parametrize("init", ["def plugin_init(p, q):", "def plugin_init():"])
-def test_a_place_in_our_own_files_is_not_told(inst, tmp_path, init):
+def test_an_error_names_no_place_in_our_own_files(inst, tmp_path, init):
     path = tmp_path / "odd.py"
     path.write_text(f"{init}\n    pass\n")
     with pytest.raises(OSError, match=r"TypeError: plugin_init\(\) .*(given|'q')$"):
         inst.rpc("job-manager.jobtap", {"load": str(path)})
 
 
-def test_args_that_are_changed(inst, p):
+def test_a_callback_that_changes_its_arguments_fails(inst, p):
     def change(p, topic, args):
         args["urgency"] = 5
 
@@ -195,7 +195,7 @@ def test_args_that_are_changed(inst, p):
         assert any(told in one for one in inst.logged())
 
 
-def test_12_a_priority_that_is_none_is_an_exception(inst, p, add):
+def test_an_invalid_priority_holds_the_job_until_a_plugin_is_loaded(inst, p, add):
     p.add_handler("job.state.priority", lambda p, topic, args: {"priority": "foo"})
     id = inst.submit()
     assert inst.state(id) == PRIORITY
@@ -210,7 +210,7 @@ def test_12_a_priority_that_is_none_is_an_exception(inst, p, add):
     assert inst.state(id) == SCHED
 
 
-def test_13_nothing_is_left_of_a_removed_plugin(inst, p):
+def test_nothing_is_left_of_a_removed_plugin(inst, p):
     fired = []
     id = inst.submit()
     p.job_subscribe(id)
@@ -236,7 +236,7 @@ def test_13_nothing_is_left_of_a_removed_plugin(inst, p):
     assert not inst.jm.jobs.active[id].subscribers
 
 
-def test_14_what_a_callback_is_handed_cannot_be_changed(inst, p):
+def test_the_arguments_of_a_callback_are_read_only(inst, p):
     kept = []
 
     def check(p, topic, args):
@@ -261,7 +261,7 @@ def test_14_what_a_callback_is_handed_cannot_be_changed(inst, p):
     assert [args["state"] for args in kept] == [1, DEPEND]
 
 
-def test_18_waiting_for_the_job_manager_is_refused(inst, p):
+def test_waiting_for_the_job_manager_is_refused(inst, p):
     errors = []
 
     def check(p, topic, args):
