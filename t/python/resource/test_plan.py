@@ -350,36 +350,6 @@ def test_a_promise_whose_time_has_come_outlasts_a_change_of_ranks(planned):
     assert plan.promises() == {}
 
 
-def test_a_promise_void_in_a_trial_is_restored(planned):
-    """Also one whose time has come: made anew, it would end later and be in the way of another."""
-    pool, plan, now = planned
-    plan.tokens = TokenPlan({"a": 1}, {"a": {}}, lambda jobid: 0.0)
-    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
-    plan.reserve(2, job(pool, 2, cores=4, duration=10.0).with_tokens({"a": 1}), NOW + 10)
-    plan.reserve(3, job(pool, 4, cores=4, duration=10.0), NOW + 20)
-    before = plan.promises(), plan.ranks_of(2), dict(plan.tokens.promised)
-    now[0] = NOW + 15
-    for end, broken in ((NOW + 20, False), (NOW + 21, True)):
-        asked = plan.would_break(
-            lambda end=end: pool.update_expiration(1, end),
-            lambda: pool.update_expiration(1, NOW + 10),
-            without=[2, 4],
-        )
-        assert asked == broken
-        assert (plan.promises(), plan.ranks_of(2), plan.tokens.promised) == before
-        assert plan.stale() == []
-
-
-def test_units_counted_anew_in_a_trial():
-    """A rank goes down and comes up, while no promise has units of that kind."""
-    pool = make_pool(FOUR)
-    plan = pool.plan()
-    pool.alloc(1, job(pool, 4, cores=4, duration=10.0))
-    plan.reserve(2, job(pool, slots=3, cores=1), NOW + 10)
-    asked = plan.would_break(lambda: pool.mark_down("3"), lambda: pool.mark_up("3"), without=[2])
-    assert not asked and plan.promises() == {2: (NOW + 10, NOW + 20)} and plan.stale() == []
-
-
 def test_a_promise_that_is_over_is_stale(planned):
     pool, plan, now = planned
     two = job(pool, 2, cores=4, duration=10.0)
@@ -431,66 +401,6 @@ def test_fits_says_what_alloc_would_do(seed):
             except InsufficientResources:
                 started = False
             assert fits == started, (jobid, other)
-
-
-def a_request(pool, chance, nodes):
-    """A request for up to `nodes` nodes, of parts of them, with GPUs, on some ranks only, or of neither."""
-    keys = {"nodes": chance.randint(1, nodes), "duration": chance.choice([5.0, 20.0, 100.0])}
-    keys["constraints"] = chance.choice([None, None, {"ranks": ["0-1"]}, {"ranks": ["0,2-3"]}])
-    return pool_model.ask(pool, 1, chance.choice([1, 3, 4]), chance.choice([0, 1, 2]), **keys)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_fits_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
-    """Others may be bound again for the question where the job's own promise is; not for good."""
-    chance = random.Random(seed)
-    pool = make_pool([({0, 1, 2, 3}, {0, 1})] * 4)
-    plan = pool.plan()
-    requests = {}
-    for jobid in range(1, 30):
-        request = requests[jobid] = a_request(pool, chance, 3)
-        try:
-            if chance.random() < 0.3:
-                plan.alloc(jobid, request)
-            else:
-                plan.reserve(jobid, request, plan.earliest(request, after=NOW + jobid % 3 * 10))
-        except (InsufficientResources, InfeasibleRequest, TypeError):
-            continue
-        if jobid % 3 == 0 and pool.job_end_times():
-            pool.free(chance.choice(pool.job_end_times())[0])
-        bound = {other: plan.ranks_of(other) for other in plan.promises()}
-        for other in bound:
-            plan.fits(requests[other], jobid=other)
-            assert {one: plan.ranks_of(one) for one in plan.promises()} == bound, (jobid, other)
-        assert plan.stale() == []
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_job_that_cannot_start_leaves_promises_on_the_ranks_that_they_are_bound_to(seed):
-    """Running jobs that have come to their ends, but are not freed yet, keep it from starting."""
-    chance = random.Random(seed)
-    pool = make_pool([({0, 1, 2, 3}, {0, 1})] * 4)
-    plan = pool.plan()
-    requests = {}
-    failed = 0
-    for jobid in range(1, 40):
-        now = NOW + jobid * 5
-        pool.clock = lambda now=now: now
-        request = requests[jobid] = a_request(pool, chance, 2)
-        plan.reserve(jobid, request, plan.earliest(request, after=now))
-        for other, (start, _) in plan.promises().items():
-            if start > now:
-                continue
-            bound = {one: plan.ranks_of(one) for one in plan.promises()}
-            try:
-                plan.alloc(other, requests[other])
-            except InsufficientResources:
-                failed += 1
-                assert {one: plan.ranks_of(one) for one in plan.promises()} == bound, (jobid, other)
-        late = [one for one, end in pool.job_end_times() if end <= now - 5]
-        for one in late:
-            pool.free(one)
-    assert failed
 
 
 @pytest.mark.parametrize("rows", [4 * [({0, 1}, set())], [({0, 1}, set()), ({0, 1, 2}, set())]])

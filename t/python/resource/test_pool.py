@@ -8,7 +8,7 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pool_model import Ask, R_of, ask, parts_of
+from pool_model import R_of, ask, parts_of
 
 import flux.resource
 from flux.resource import (
@@ -478,52 +478,6 @@ def test_version_dispatch():
 def hooked(**methods):
     impl = type("Hooked", (Rv1Pool,), methods)
     return type("HookedPool", (ResourcePool,), {"_impl_map": {1: impl}})
-
-
-ASKS = [
-    Ask(None, 3, 2),
-    Ask(None, 3, 1, 1),
-    Ask(2, 2, 1),
-    Ask(3, 1, 1, exclusive=True),
-    Ask(None, 2, 1, exclusive=True),
-    Ask(9, 1, 1),
-    Ask(None, 99, 1),
-    Ask(2, 2, 1, 1),
-    Ask(([1, 2, 3], "1-3"), ([1, 2, 3], "1-3"), 2),
-    Ask(None, ([2, 5], "2,5"), 2),
-    Ask(([2, 4], "2,4"), 1, 2),
-]
-
-
-@pytest.mark.parametrize("hook", ["_sort_candidates", "_select_resources"])
-@given(st.lists(st.tuples(st.sampled_from(ASKS), st.booleans()), max_size=12))
-def test_hooks_left_as_they_are_change_nothing(hook, steps):
-    """A pool that overrides a hook with the base's own gives the same answers."""
-
-    def same(self, *args):
-        return getattr(super(self.hook_class, self), hook)(*args)
-
-    pool_class = hooked(**{hook: same})
-    impl_class = pool_class._impl_map[1]
-    impl_class.hook_class = impl_class
-    assert impl_class.hooked and not Rv1Pool.hooked
-    lite = [
-        {"rank": "0-2", "children": {"core": "0-3", "gpu": "0-1"}},
-        {"rank": "3-4", "children": {"core": "0-5"}},
-    ]
-    pool, plain = pool_class(R(lite)), ResourcePool(R(lite))
-    for jobid, (wanted, release) in enumerate(steps):
-        answers = []
-        for one in (pool, plain):
-            request = one.parse_resource_request(wanted.jobspec())
-            try:
-                answers.append(one.alloc(jobid, request).to_dict())
-            except OSError as exc:
-                answers.append((type(exc), str(exc)))
-            if release:
-                one.free(jobid // 2)
-            one._check()
-        assert answers[0] == answers[1]
 
 
 def test_candidates():

@@ -100,28 +100,6 @@ def test_given_ranks_that_do_not_do(pool):
     assert state_of(pool) == before
 
 
-@pytest.mark.parametrize("ranks", range(16))
-def test_it_fits_where_it_can_be_allocated(pool, ranks):
-    pool.alloc(1, ask(pool, cores=3, nodes=1, slots=1))
-    requests = [
-        ask(pool, cores=4),
-        ask(pool, nodes=2, cores=4),
-        ask(pool, cores=2, slots=5),
-        ask(pool, nodes=1, cores=1, exclusive=True),
-    ]
-    for request in requests:
-        before = state_of(pool)
-        fits = pool.fits_on(request, ranks)
-        assert state_of(pool) == before
-        try:
-            pool.alloc_on(2, request, ranks)
-        except InsufficientResources:
-            assert not fits
-        else:
-            assert fits
-            pool.free(2)
-
-
 # -- placeholders ------------------------------------------------------------------------------------------
 
 

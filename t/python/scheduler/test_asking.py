@@ -51,16 +51,6 @@ def test_a_payload_that_is_too_deep_is_refused_without_a_traceback(topic):
 # -- why -------------------------------------------------------------------------------------------
 
 
-def test_what_would_fit_now_instead():
-    # 8 nodes: 4 until +100, 2 until +1000, 2 free; the head wants 6 and gets them at +100.
-    rig = rig_with(BACKFILL, (4, 100), (2, 1000), (6, 500), (4, 50), (2, 5000))
-    head, four, long = (rig.answer("explain", id=jobid)["jobs"][0] for jobid in (3, 4, 5))
-    assert head["fits"] == {"count": 2}
-    assert four["fits"] == {"count": 2}
-    assert long["reason"] == "behind ƒ4"
-    assert long["fits"] == {"limit": 98.0}
-
-
 def test_a_job_with_room_that_would_delay_one_behind_it_that_was_promised_a_start():
     """Job 3 was let in by its limit when job 4 had its promise."""
     rig = Rig(R(3, 4), BACKFILL, config={"limits": {"one": {"per": "user", "max": {"jobs": 1}}}})
@@ -262,21 +252,6 @@ def test_when_ranks_are_down():
     rig.resource.update(down="3-7")
     answer = rig.answer("when", jobspec=whole(4, 10))
     assert answer["verdict"] == "unknown" and "5 down" in answer["reason"]
-
-
-def test_asking_changes_nothing():
-    rig = rig_with(BACKFILL, (6, 100), (4, 50), (8, 70))
-    before = [rig.annotations(jobid) for jobid in (2, 3)]
-    for _ in range(3):
-        rig.answer("when", jobspec=whole(8, 1000))
-        rig.answer("explain", all=True)
-        rig.answer("explain", id=2)
-        rig.answer("windows")
-        rig.answer("plan")
-        rig.answer("stats")
-    rig.wait(5)
-    assert [rig.annotations(jobid) for jobid in (2, 3)] == before
-    assert rig.started() == [1]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from test_preemption import (
 )
 
 from flux.idset import IDset
-from flux.resource.errors import InsufficientResources
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.testing import FakeInstance, make_R
 
@@ -314,25 +313,6 @@ def test_where_users_share_no_node_a_job_borrows_of_one_that_could_share_it(
     assert (borrower.note or "").startswith("preempted for ") == borrows
 
 
-def test_no_more_borrow_of_a_job_than_may_end_for_it():
-    instance = make(config=config(max={"jobs": 1}))
-    batch(instance, 2, duration=1000)
-    batch(instance, 4)
-    jobs = [standby(instance), standby(instance)]
-    assert [job.state for job in jobs] == ["running", "pending"]
-
-
-def test_a_promised_job_that_may_not_borrow_keeps_its_own_promise():
-    """It is asked about when its own time has come, and jobs that outlive their limits are in its way."""
-    instance = make("sched-backfill", "promise=4", config=config(max={"node-hours": 0.5}))
-    job = lend(instance)[2]
-    scheduler = instance.scheduler
-    plan, told = scheduler.planning.current(), promised(job)
-    with pytest.raises(InsufficientResources):
-        scheduler.allocate(scheduler.pending(job.id), plan)
-    assert job.state == "pending" and plan.start_of(job.id) == pytest.approx(told, abs=1)
-
-
 # -- what becomes of them --------------------------------------------------------------------------
 
 
@@ -364,42 +344,6 @@ def lend_one_of_two(instance, runtime=400):
     assert [job.state for job in (taker, borrower, other)] == ["pending", "running", "pending"]
     assert promised(taker) == pytest.approx(promised(other), abs=1)
     return first, taker, borrower, other
-
-
-@pytest.mark.parametrize("early", [False, True])
-def test_what_a_borrower_has_given_back_is_kept_for_whom_it_was_ended(early):
-    """Nobody runs on it meanwhile for longer than to the promised time, so that the job starts there:
-    at that time, or as soon as the rest is there."""
-    instance = make("sched-backfill", "promise=unlimited", config=config())
-    first, taker, borrower, other = lend_one_of_two(instance)
-    when = promised(taker)
-    instance.advance(396)
-    assert borrower.note.startswith(f"preempted for {taker.name}")
-    assert other.state == taker.state == "pending"
-    if early:
-        first.cancel()
-    instance.advance(2 if early else 5)
-    assert taker.state == other.state == "running"
-    assert taker.t_start < when - 1 if early else taker.t_start <= when + 1
-    assert IDset(borrower.ranks).intersect(IDset(taker.ranks))
-    assert stats(instance)["standby"]["useless"] == 0
-
-
-@pytest.mark.parametrize("at", [100, 197], ids=["runs", "ended"])
-def test_room_on_other_ranks_saves_a_borrower_but_not_once_it_is_ended(at):
-    """The promise is bound to ranks 1 and 3, and the borrower runs on rank 1."""
-    instance = make(config=config(wait="1h"))
-    others = batch(instance, 2, constraints={"ranks": ["0,2"]})
-    batch(instance, duration=200, constraints={"ranks": ["3"]})
-    taker = batch(instance, 2)
-    borrower = standby(instance, constraints={"ranks": ["1"]})
-    assert borrower.annotations["sched"]["t_preempt"] == pytest.approx(promised(taker) - KILL_S)
-    instance.advance(at)
-    others.end()
-    instance.advance(205 - at)
-    assert (taker.ranks, borrower.state) == (
-        ("0,2", "running") if at == 100 else ("1,3", "inactive")
-    )
 
 
 def test_a_borrower_on_ranks_that_a_moved_promise_leaves_out_runs_on():

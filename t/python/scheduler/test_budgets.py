@@ -252,23 +252,6 @@ def test_parts_that_come_back_early_are_not_counted_any_more():
     check(rig, 5)
 
 
-def test_what_waiting_jobs_may_use_is_taken_back_in_a_shorter_period():
-    rig = load(Backfill, (), bank={**BANK, "period": "month"})
-    utc = timezone.utc
-    begin, end = period_of("month", utc, rig.now)
-    while period_of("month", utc, end)[1] - end >= end - begin:
-        rig.wait(end - rig.now)
-        begin, end = period_of("month", utc, rig.now)
-    rig.wait(end - rig.now - HOUR)
-    submit(rig, 1, 0, nodes=4)
-    submit(rig, 2, 0)
-    (account,) = rig.rule("budget").uses.values()
-    assert rig.started() == [1] and account.pending[0] > 0
-    rig.wait(2 * HOUR)
-    rig.cancel(2, wait=0)
-    assert account.pending == [0, 0, 0]
-
-
 @pytest.mark.parametrize("waiting, kind", [(1, "promised"), (3, "planned")])
 def test_a_promise_is_one_only_if_the_budget_will_let_the_job_start(waiting, kind):
     rig = load(Backfill, (), bank={**BANK, "max": {"node-hours": 20}})

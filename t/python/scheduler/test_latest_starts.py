@@ -38,17 +38,6 @@ def test_each_job_is_told_its_latest_start(rig):
     assert rig.shown(3)["t_latest"] == rig.begin + HOUR + 50
 
 
-def test_when_is_not_told_the_latest_start_of_a_canceled_job():
-    """It was kept, in case that job's request comes back."""
-    rig = rig_with("within=1h")
-    begin = rig.now
-    for jobid, nodes in ((1, 4), (2, 3), (3, 4)):
-        rig.arrive(jobid, whole(nodes, 50))
-    assert rig.shown(3)["t_latest"] == begin + HOUR + 50
-    rig.cancel(3)
-    assert rig.answer("when", jobspec=whole(1, 50))["t_latest"] == begin + HOUR
-
-
 def test_one_that_a_new_limit_of_the_job_itself_does_not_fit_is_void_for_that_reason(rig):
     rig.arrive(3, whole(4, 50))
     rig.cancel(2)

@@ -4,7 +4,7 @@
 from types import SimpleNamespace
 
 import pytest
-from each_policy import IN_ORDER, POLICIES
+from each_policy import POLICIES
 from peers import R, Rig, jobspec, part_of
 
 from flux.scheduler.policies import Backfill, Fifo
@@ -241,18 +241,6 @@ def waits_for_a_strict_limit(policy, args, *waiting):
 
 
 @POLICIES
-@pytest.mark.parametrize("leaves", [False, True])
-def test_the_next_job_is_the_first_when_the_first_waits_no_more(policy, args, leaves):
-    rig = waits_for_a_strict_limit(policy, args, (4, 16), (4, 16), (1, 16))
-    if leaves:
-        rig.cancel(2)
-    else:
-        rig.free(1)
-    assert rig.started() == [1] + [2] * (not leaves)
-    assert rig.reason(4) == "limit one: behind ƒ4, which waits for it"
-
-
-@POLICIES
 @pytest.mark.parametrize("jobid, priority", [(2, 8), (3, 20)])
 def test_the_first_for_a_strict_limit_follows_from_changed_priorities(
     policy, args, jobid, priority
@@ -352,18 +340,6 @@ def test_jobs_over_a_limit_keep_no_others_from_the_scheduler(module):
     assert not started_of_user_8("queue-depth=8", config=limits)
 
 
-def test_a_deferred_job_has_no_estimate_where_none_is_made():
-    rig = load(Backfill, ("estimate-depth=0",), {"one": {"per": "user", "max": {"jobs": 1}}})
-    begin = rig.now
-    rig.alloc(1, nodes(3, duration=100), userid=7)
-    rig.arrive(2, nodes(4), userid=8, wait=5)
-    assert rig.shown(2)["t_estimate"] == pytest.approx(begin + 100, abs=0.1)
-    rig.arrive(3, nodes(1, duration=50), userid=8, wait=100)
-    rig.free(1)
-    assert rig.started(after=70) == [1, 3], "it outlives its limit"
-    assert "t_estimate" not in rig.shown(2)
-
-
 @POLICIES
 @pytest.mark.parametrize("counts", [True, False])
 def test_jobs_in_a_reservation(policy, args, counts):
@@ -452,43 +428,6 @@ def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
     assert rig.started() == [1, 2, 3, 4]
     rig.reconfigure({"limits": {}})
     assert rig.started() == [1, 2, 3, 4, 5]
-
-
-@POLICIES
-@pytest.mark.parametrize("first", [{}, {"one": {"per": "bank", "max": {"nodes": 4}}}])
-def test_a_table_after_a_rank_has_left(policy, args, first):
-    """The pool forgets a rank that leaves, but the job holds it until it is freed."""
-    rig = load(policy, args, first)
-    rig.alloc(1, nodes(2), userid=7)
-    whole = rig.success(1)["R"]
-    rig.resource.update(shrink="1")
-    rig.reconfigure({"limits": PER_USER})
-    assert used(rig) == {(7,): (2, 8, 0, 1)}
-    rig.alloc(2, nodes(1), userid=7)
-    assert rig.started() == [1]
-    rig.free(1, part_of(whole, "1"), final=False)
-    assert rig.started() == [1, 2]
-    assert used(rig) == {(7,): (2, 8, 0, 2)}
-    rig.free(1, part_of(whole, "0"))
-    rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 3}}}})
-    assert used(rig) == {(7,): (1, 4, 0, 1)}
-
-
-@POLICIES
-@pytest.mark.parametrize("on, left", [("3-4", 1), ("4", 0)], ids=["some", "all"])
-def test_a_rank_of_a_running_job_that_had_left_when_the_scheduler_was_loaded(
-    policy, args, on, left
-):
-    """Such a job is ended; until it is freed, it counts for what it holds."""
-    rig = Rig(R(4, 4))
-    rig.will_be_found(8, R(on, 4), userid=7)
-    load(policy, args, PER_USER, rig)
-    assert used(rig) == {(7,): (left + 1, 4 * (left + 1), 0, 1)}
-    rig.alloc(1, nodes(2), userid=7)
-    assert rig.started() == []
-    rig.free(8, rig.info.R[8])
-    assert rig.started() == [1]
-    assert used(rig) == {(7,): (2, 8, 0, 1)}
 
 
 @POLICIES
@@ -634,27 +573,6 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
     }
 
 
-def test_a_job_that_loses_its_promise_to_a_limit_comes_back():
-    """When its promised time comes, urgent jobs hold what it would need beside the share of the
-    job ahead; it starts when they have ended."""
-    limits = {"one": {"per": "user", "max": {"jobs": 3}}}
-    there = R(5, 1, properties={"y": "0-2", "x": "3-4"})
-    instance = FakeInstance(R=there, config={"limits": limits}, estimates=False)
-    instance.load("sched-backfill", "promise=2")
-    y, x = ({"constraints": {"properties": [name]}} for name in "yx")
-    instance.submit(nodes=2, duration=1000, userid=8, **y)
-    instance.submit(nodes=1, duration=100, userid=7, **y)
-    instance.submit(nodes=2, duration=1000, userid=7, **y)
-    second = instance.submit(nodes=1, duration=5000, userid=7, **y)
-    instance.advance(1)
-    for _ in range(2):
-        instance.submit(nodes=1, duration=299, userid=7, priority=20, **x)
-    instance.advance(200)
-    assert second.state == "pending"
-    instance.advance(100)
-    assert second.t_start == instance.start_time + 300
-
-
 @POLICIES
 @pytest.mark.parametrize(
     "table, entry",
@@ -712,19 +630,6 @@ def test_the_nodes_shown_are_those_held_now_where_they_are_not_limited():
     assert shown() == {"ann": 3, "bob": 1}
 
 
-def test_a_promised_job_is_left_its_room_once_pending_jobs_do_not_all_fit():
-    rig = load(Backfill, (), {"one": {"per": "user", "max": {"jobs": 2}}}, nodes=5)
-    rig.alloc(1, nodes(3), userid=8)
-    rig.alloc(2, nodes(3), userid=7)  # promised when job 1 ends: both fit
-    rig.arrive(3, nodes(1, duration=500), userid=7)
-    assert rig.started() == [1, 3]
-    rig.arrive(4, nodes(1, duration=500), userid=7)
-    assert rig.started() == [1, 3]
-    assert rig.reason(4) == "limit one: what is left is for a job that was promised a start"
-    rig.free(1)
-    assert rig.started() == [1, 3, 2]
-
-
 def test_no_job_waits_behind_one_that_has_started():
     """A walk may look at a job once more after its start."""
     limit = {"per": "bank", "banks": ["a"], "max": {"nodes": 5}, "order": "strict"}
@@ -757,19 +662,6 @@ def test_a_job_that_is_offered_what_the_first_waits_for_says_so_and_starts_when_
 
 
 @POLICIES
-def test_slots_over_a_limit_are_not_promised_a_start(policy, args):
-    """Twelve slots of four cores a node are three nodes; no other job waits behind them."""
-    rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
-    rig.alloc(1, nodes(3), userid=8)
-    rig.alloc(2, spec(12), userid=7)
-    plan = rig.sched.planning.plan
-    assert plan is None or not plan.has(2)
-    assert rig.reason(2) == "limit one: needs 3 nodes, at most 2 are allowed"
-    rig.alloc(3, nodes(1, duration=1000), userid=8)
-    assert rig.started() == [1, 3]
-
-
-@POLICIES
 def test_nothing_is_left_to_the_first_while_a_budget_keeps_it_from_starting(policy, args):
     budget = {"per": "bank", "banks": ["red"], "period": "day", "max": {"node-hours": 0.01}}
     limit = {"per": "user", "max": {"nodes": 3}, "order": "strict"}
@@ -781,58 +673,10 @@ def test_nothing_is_left_to_the_first_while_a_budget_keeps_it_from_starting(poli
     assert rig.reason(2).startswith("budget red")
 
 
-@POLICIES
-def test_a_question_moves_no_job_over_a_soft_limit(policy, args):
-    """Job 2 waits for its bank's limit, and has not been examined since job 3 has started."""
-    limits = {
-        "many": {"per": "user", "users": ["7"], "max": {"nodes": 2}, "soft": True},
-        "red": {"per": "bank", "banks": ["red"], "max": {"nodes": 1}},
-    }
-    rig = load(policy, args, limits)
-    rig.alloc(1, nodes(1, bank="red"), userid=8)
-    rig.alloc({2: nodes(1, bank="red"), 3: nodes(2)}, userid=7)
-    rig.alloc(4, nodes(1, bank="red"), userid=8)
-    assert rig.started() == [1, 3]
-    asked = rig.answer("explain", id=2)["jobs"][0]["rules"]
-    assert [one["reason"].split(":")[0] for one in asked] == ["limit many"]
-    rig.wait(3)
-    assert [job.jobid for job in rig.sched.pending_jobs()] == [2, 4]
-
-
-@IN_ORDER
-def test_jobs_behind_the_first_for_a_strict_limit_start_when_a_licence_keeps_it_waiting(
-    policy, args
-):
-    """Job 3 had its turn, and waited for nodes, before the licence was taken."""
-    limit = {"per": "user", "users": ["7"], "max": {"nodes": 3}, "order": "strict"}
-    rig = load(policy, args, {"one": limit}, licenses={"matlab": 1})
-    one = {"licenses": {"matlab": 1}}
-    rig.alloc(1, nodes(2), userid=8)
-    rig.alloc({2: nodes(1), 3: nodes(3, **one), 4: nodes(1, duration=1000)}, userid=7)
-    rig.settle()
-    rig.free(2)
-    rig.alloc(5, nodes(1, duration=1000, **one), userid=8)
-    assert rig.started() == [1, 2, 5]
-    rig.free(1)
-    assert rig.started() == [1, 2, 5, 4]
-    assert rig.reason(3).startswith("licenses: matlab 1 of 1 in use")
-
-
 STRICT_AND_USER = {
     "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
     "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},
 }
-
-
-@POLICIES
-def test_nothing_is_left_to_the_first_while_it_waits_for_another_limit(policy, args):
-    rig = load(policy, args, STRICT_AND_USER, nodes=6)
-    rig.alloc({1: nodes(2, bank="red")}, userid=8)
-    rig.alloc({4: nodes(1), 2: nodes(2, bank="red")}, userid=7)
-    rig.alloc(3, nodes(2, bank="red"), userid=8)
-    assert sorted(rig.started()) == [1, 4]
-    rig.free(1)
-    assert rig.started()[2:] == [3]
 
 
 @POLICIES
@@ -859,34 +703,6 @@ def test_the_first_keeps_what_is_left_from_when_no_other_limit_keeps_it_waiting(
 
 
 @POLICIES
-def test_a_job_over_two_strict_limits_keeps_its_share_of_both(policy, args):
-    strict = {"max": {"nodes": 3}, "order": "strict"}
-    rig = load(policy, args, {"user": {"per": "user"} | strict, "bank": {"per": "bank"} | strict})
-    rig.alloc(1, nodes(2, bank="red"), userid=7)
-    rig.alloc(2, nodes(2, bank="red"), userid=7)
-    rig.alloc(3, nodes(1, bank="red"), userid=8)
-    rig.alloc(4, nodes(1, bank="blue"), userid=7)
-    assert rig.started() == [1]
-    rig.free(1)
-    assert rig.started() == [1, 2, 3, 4]
-
-
-@POLICIES
-def test_the_share_is_of_the_first_that_starts_have_left_too_little_for(policy, args):
-    """Job 6, the last of all, is the first over the limit, then job 4."""
-    strict = {"per": "instance", "max": {"nodes": 4}, "order": "strict"}
-    rig = load(policy, args, {"one": strict}, nodes=6)
-    rig.alloc(1, nodes(4))
-    for jobid, count in ((2, 2), (3, 1), (4, 2), (5, 1)):
-        rig.arrive(jobid, nodes(count))
-    rig.arrive(6, nodes(3), priority=10)
-    rig.free(1)
-    assert rig.started() == [1, 2, 3]
-    rig.free(2)
-    assert rig.started() == [1, 2, 3, 4, 5]
-
-
-@POLICIES
 def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, args):
     limits = {
         "strict": {"per": "instance", "max": {"nodes": 3}, "order": "strict"},
@@ -897,26 +713,6 @@ def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, ar
     rig.alloc(2, nodes(2), userid=7)
     rig.alloc(3, nodes(1), userid=8)
     assert sorted(rig.started()) == [1, 3]
-
-
-@POLICIES
-def test_the_first_of_a_limit_that_comes_to_wait_for_another_is_not_lost(policy, args):
-    limits = {
-        "user": {"per": "user", "max": {"nodes": 3}, "order": "strict"},
-        "all": {"per": "instance", "max": {"nodes": 5}, "order": "strict"},
-    }
-    rig = load(policy, args, limits, nodes=6)
-    rig.alloc(1, nodes(3), userid=7)
-    rig.alloc(2, nodes(2), userid=8)
-    rig.alloc(3, nodes(1), userid=8)  # the first that waits for `all`
-    assert sorted(rig.started()) == [1, 2]
-    rig.alloc(4, nodes(3), userid=8, priority=20)
-    rig.free(1)  # job 3 waits behind job 4 for `user` now
-    assert sorted(rig.started()) == [1, 2]
-    rig.free(2)
-    assert rig.started()[2:] == [4]
-    rig.free(4)
-    assert rig.started()[3:] == [3]
 
 
 def test_a_job_behind_a_readmitted_one_does_not_keep_that_waiting():

@@ -278,21 +278,6 @@ def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
     assert stats(instance)["standby"]["useless"] == 0
 
 
-def test_a_node_with_a_stranger_who_cannot_be_ended_is_no_use():
-    """On one node a job of batch runs beside the victims: they would end for nothing."""
-    config = {**tables(), "sharing": {"all": {"mode": "user"}}}
-    instance = make(nodes=2, config=config)
-    batch(instance, slots=1, userid=7, duration=9000, **SHARED)
-    beside = standby(instance, slots=1, userid=7, **SHARED)
-    elsewhere = [standby(instance, slots=2, userid=9, **SHARED) for _ in range(2)]
-    assert {job.ranks for job in elsewhere} == {"1"} and beside.ranks == "0"
-    instance.advance(3600)
-    taker = batch(instance, slots=1, userid=8, **SHARED, wait=130)
-    assert taker.state == "running" and taker.ranks == "1"
-    assert beside.state == "running"
-    assert [job.result for job in elsewhere] == ["failed", "failed"]
-
-
 @pytest.mark.parametrize(
     "most, text",
     [
@@ -440,41 +425,6 @@ def test_when_knows_of_preemptions_to_come(policy):
     assert newcomer.t_start == pytest.approx(told, abs=1.5)
 
 
-@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
-def test_what_another_preemption_gives_up_is_not_for_the_job(tree):
-    """Two jobs take on one node, and the first is canceled while victims are being ended: the idle
-    core that was kept for it would do for the other in place of the victim on the other node."""
-    instance = make(nodes=2, tree=tree)
-    on = [{"exclusive": False, "constraints": {"ranks": [rank]}} for rank in ("0", "1")]
-    batch(instance, None, slots=3, duration=50000, **on[1])
-    second, third = standby(instance, None, **on[0]), standby(instance, None, **on[1])
-    instance.advance(1)
-    first = standby(instance, None, slots=2, **on[0])
-    first.clean_up, second.clean_up, third.clean_up = 500.0, 60.0, 120.0
-    canceled = batch(instance, None, slots=3, priority=20, **on[0])
-    taker = batch(instance, None, slots=2, exclusive=False, wait=130)
-    assert first.note and second.note and third.note
-    canceled.cancel()
-    instance.advance(100)
-    assert second.result == "failed" and taker.state == "pending"
-    instance.advance(60)
-    assert taker.state == "running" and taker.ranks == "0-1"
-
-
-@pytest.mark.parametrize("given_up", [False, True])
-def test_more_time_for_a_victim_counts_when_the_preemption_is_given_up(given_up):
-    instance = make(nodes=1)
-    victim, taker = warned(instance)
-    victim.set_expiration(instance.now() + 100000)
-    if given_up:
-        taker.cancel()
-        instance.advance(1)
-        assert instance.scheduler.resources.job_end(victim.id) == victim.expiration
-    else:
-        instance.advance(100)
-        assert taker.state == "running" and victim.result == "failed"
-
-
 def test_resources_that_come_back_in_parts_are_kept_too():
     instance = make(nodes=2)
     victim = standby(instance, 2)
@@ -547,21 +497,6 @@ def test_when_the_job_manager_refuses_the_job_looks_elsewhere():
     assert "Operation not permitted" in "\n".join(instance.errors)
 
 
-@pytest.mark.parametrize("policy", [one for one in POLICIES if "backfill" in one[0]], ids=" ".join)
-def test_no_job_that_is_ahead_is_delayed(policy):
-    """A wide job is promised the end of all; taking one node for long would break that."""
-    instance = make(*policy)
-    jobs = [standby(instance, duration=2000, **{"preemptible-after": None}) for _ in range(3)]
-    batch(instance, duration=2000)
-    wide = batch(instance, 4, duration=100, priority=20)
-    wide_start = instance.now() + 2000
-    long = batch(instance, 1, duration=50000, wait=150)
-    assert long.state == "pending"
-    instance.advance(2000)
-    assert wide.t_start is not None and wide.t_start <= wide_start + 5
-    assert all(job.result == "completed" for job in jobs)
-
-
 # -- over a reload ---------------------------------------------------------------------------------
 
 
@@ -608,22 +543,6 @@ def test_a_latest_start_after_a_job_whose_victim_ends_late_is_void():
     assert counts["void"]["resources"] and not counts["violated"]
 
 
-def test_a_place_that_breaks_a_promise_is_not_chosen_in_place_of_the_one_that_is_kept():
-    """A victim could be spared, with cores that came free in the grace, and are promised."""
-    instance = make("sched-backfill", "promise=4", nodes=2)
-    half = {"nodes": None, "slots": 2, "exclusive": False}
-    on = [{"constraints": {"ranks": [rank]}} for rank in "01"]
-    victims = [standby(instance, **half, **one) for one in on]
-    first = batch(instance, duration=5000, **half, **on[0])
-    batch(instance, duration=500, **half, **on[1])
-    taker = batch(instance, None, slots=4, exclusive=False, wait=30)
-    first.end()
-    instance.advance(2)
-    other = batch(instance, 2, exclusive=False, slots=2, duration=100, wait=568)
-    assert [job.result for job in victims] == ["failed", "failed"]
-    assert taker.ranks == "0-1" and other.t_start == pytest.approx(instance.start_time + 500)
-
-
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_reload_while_a_victim_is_being_ended(policy):
     instance = make(*policy, nodes=2)
@@ -661,19 +580,6 @@ def test_a_reload_after_the_victims_have_gone(policy):
     assert small.state == "pending" or small.t_start < taker.t_start
 
 
-def test_a_job_that_cannot_run_on_what_is_left_takes_nothing():
-    """Ranks leave for good between the choice of victims and their deadline."""
-    instance = make(nodes=3)
-    victims = [standby(instance) for _ in range(3)]
-    taker = batch(instance, 3, wait=30)
-    assert len(stored(instance)) == 1
-    instance.remove_ranks(victims[0].ranks)
-    instance.advance(600)
-    assert taker.state != "running"
-    assert [job.state for job in victims[1:]] == ["running", "running"]
-    assert not instance.errors
-
-
 def test_if_the_job_does_not_come_back_nobody_is_ended():
     instance = make(nodes=1)
     victim, taker = warned(instance)
@@ -685,21 +591,6 @@ def test_if_the_job_does_not_come_back_nobody_is_ended():
     assert victim.state == "running"
     assert [severity for severity, _ in exceptions(victim)] == [1, 1]
     assert stored(instance) == []
-
-
-def test_what_was_kept_for_a_job_that_does_not_come_back_is_for_the_next():
-    """No message comes when it is known that it does not come back."""
-    instance = make(nodes=1)
-    victim = standby(instance)
-    taker, other = batch(instance), batch(instance, duration=50)
-    instance.advance(30)
-    instance.unload()
-    taker.cancel()
-    victim.end()
-    instance.load("sched-backfill")
-    assert other.state == "pending"
-    instance.advance(10)
-    assert other.state == "running"
 
 
 def test_a_record_that_cannot_be_read_ends_nobody():

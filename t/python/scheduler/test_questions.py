@@ -6,7 +6,6 @@ import gc
 import json
 import weakref
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from peers import Client, R, Rig, jobspec
@@ -21,7 +20,6 @@ from flux.scheduler.query.answering import (
     READING_S,
     Answering,
 )
-from flux.scheduler.query.source import AGE_PER_COST, MAX_COPY_AGE_S, QuerySource
 
 
 class Handle:
@@ -285,36 +283,3 @@ def test_a_job_behind_many_questions_starts_and_most_of_them_are_refused():
     order = [topic for topic, errnum, _ in rig.received if errnum == 0]
     assert "sched.alloc" in order and len(order) == 1 + MAX_OPEN_OF_GUEST
     assert [errnum for _, errnum, _ in rig.received if errnum] == [errno.EAGAIN] * 168
-
-
-@pytest.mark.parametrize(
-    "cost, happened, most",
-    [(0.001, 0, MAX_COPY_AGE_S), (0.0, 1, 0.0), (9, 1, MAX_COPY_AGE_S)]
-    + [(cost, 1, cost * AGE_PER_COST) for cost in (0.001, 0.02)],
-)
-def test_a_copy_of_the_plan_is_used_for_a_time(cost, happened, most):
-    """Once anything has happened, for as long as its cost is worth."""
-    now = SimpleNamespace(time=1000.0, watch=0.0, events=0, copies=0)
-
-    class Plan:
-        def copy(self):
-            now.copies += 1
-            now.watch += cost
-            return self
-
-    policy = SimpleNamespace(
-        now=lambda: now.time,
-        resources=SimpleNamespace(generation=0),
-        planning=SimpleNamespace(current=Plan),
-    )
-    given = dict.fromkeys(
-        ("parse", "forecasts", "config", "ask", "odds", "reserved", "levels", "victim_ends")
-    )
-    source = QuerySource(policy, events=lambda: now.events, stopwatch=lambda: now.watch, **given)
-    source.plan()
-    now.events += happened
-    for part, copies in ((0.9, 1), (1.1, 2)) if most else ((1.0, 2),):
-        now.time = 1000.0 + part * most
-        source.plan()
-        assert now.copies == copies
-    assert source.made == now.time

@@ -78,17 +78,6 @@ def test_nobody_waits_for_a_job_that_fits_between_no_two_windows(module, reserve
     assert rig.started() == [1, 3, 2]
 
 
-@pytest.mark.parametrize("reserved", [{"hosts": "n[0-1]"}, {"nodes": 2}])
-def test_nobody_waits_for_slots_that_need_reserved_nodes_for_ever(reserved):
-    rig = make("sched-backfill")
-    rig.reserve("hourly", 4000, 50, every="1h", **reserved)
-    rig.alloc({1: jobspec(slots=7, cores=3), 2: jobspec(slots=6, cores=3)})
-    assert rig.started() == [2]
-    rig.free(2)
-    rig.alloc(3, whole(8, 100))
-    assert rig.started() == [2, 3]
-
-
 @pytest.mark.parametrize(
     "nodes, limit, waits",
     [(8, 3000, True), (8, 1700, False), (4, 3600, True), (4, 3000, False)],
@@ -126,20 +115,6 @@ def test_a_job_that_would_run_into_the_window_waits(module, limit, reason):
     assert rig.reason(2) == f"{reason} at 2023-11-14T22:15:00+00:00"
     assert rig.started(after=147) == [1]
     assert rig.started(after=2) == [1, 2]
-
-
-def test_giving_up_a_reservation_that_is_over_changes_no_promise():
-    rig = make("sched-backfill", 3, ("promise=2",))
-    rig.reserve("once", 0, 10, nodes=1)
-    rig.wait(20)
-    rig.alloc({1: whole(1, 1000), 2: whole(1, 1000), 3: whole(1, 500)})
-    rig.alloc({4: whole(2, 600), 5: whole(1, 500)})
-    rig.wait(2)
-    rig.expire(1, rig.now + 400)  # job 5 moves to that time; in a new plan job 4 would come first
-    rig.wait(2)
-    rig.answer("unreserve", name="once")
-    rig.free(1, after=398)
-    assert rig.started() == [1, 2, 3, 5]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -258,75 +233,12 @@ def test_a_start_that_a_job_running_on_after_its_window_may_delay_is_planned(key
     assert rig.estimate(2) == (start, kind)
 
 
-def test_a_node_that_jobs_share_is_in_use_until_the_last_ends():
-    rig = make("sched-backfill", nodes=2)
-    for jobid, (limit, rank) in enumerate(((300, "0"), (400, "0"), (500, "1"), (600, "1")), 1):
-        rig.alloc(jobid, jobspec(1, cores=2, duration=limit, constraints={"ranks": [rank]}))
-    for nodes, ids in ((1, [1, 2]), (2, [1, 2, 3, 4])):
-        answer = rig.reserve("one", 100, 100, nodes=nodes)
-        assert [one["id"] for one in answer["conflicts"]] == ids
-        rig.ask("sched.unreserve", {"name": "one"})
-
-
-def test_two_reservations_one_after_the_other_leave_room_for_a_third():
-    rig = make("sched-backfill")
-    rig.reserve("one", 100, 100, nodes=5)
-    rig.reserve("two", 250, 100, nodes=5)
-    assert rig.reserve("three", 100, 300, nodes=3)["warnings"] == []
-    assert rig.reserve("four", 100, 300, nodes=1)["warnings"] == [
-        "not enough nodes for it beside reservation one, three"
-    ]
-
-
 def test_hosts_that_another_has_chosen_are_told():
     rig = make("sched-fifo")
     rig.reserve("pinned", 100, 100, nodes=1, pin=True)
     assert rig.reserve("other", 150, 100, hosts="n[1-2]")["warnings"] == []
     answer = rig.reserve("same", 150, 100, hosts="n[0,3]")
     assert answer["warnings"] == ["not enough nodes for it beside reservation pinned"]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_what_another_has_for_some_of_the_time_is_kept_for_the_rest(module):
-    rig = make(module, nodes=3)
-    rig.reserve("early", 100, 30, nodes=2)
-    rig.reserve("long", 1, 200, nodes=3, users=[0])
-    rig.arrive(1, whole(1, 50), wait=10)
-    assert rig.started() == []
-    assert listed(rig)["long"]["short"] == 0
-
-
-@pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("names", [("one", "two"), ("two", "one")])
-@pytest.mark.parametrize("ends", ["by itself", "given up"])
-def test_what_another_gives_back_is_taken_at_once(module, names, ends):
-    """Whichever of two was made first: nobody else may have it in between."""
-    rig = make(module, nodes=4)
-    for name in names:
-        if name == "one":
-            rig.reserve("one", 0, 10, nodes=4, users=[0])
-        else:
-            rig.reserve("two", 5, 200, nodes=2, users=[0])
-    rig.wait(6)
-    assert (listed(rig)["two"]["short"], listed(rig)["two"]["held"]) == (2, 0)
-    if ends == "by itself":
-        rig.wait(5)
-    else:
-        assert rig.ask("sched.unreserve", {"name": "one"})[0] == 0
-    assert (listed(rig)["two"]["short"], listed(rig)["two"]["held"]) == (0, 2)
-
-
-@pytest.mark.parametrize("pin", [False, True])
-def test_no_ranks_are_chosen_that_another_has_for_a_part_of_the_time(pin):
-    rig = make("sched-backfill", nodes=4)
-    rig.alloc(1, whole(2, 100, constraints={"ranks": ["2-3"]}))
-    rig.settle()
-    rig.reserve("repair", 50, 100, hosts="n[0-1]")
-    rig.reserve("class", 10 if pin else 0, 500, nodes=2, pin=pin, users=[0])
-    rig.wait(60)
-    assert (listed(rig)["class"]["held"], listed(rig)["repair"]["held"]) == (0, 2)
-    rig.free(1)
-    assert listed(rig)["class"]["ranks"] == "2-3"
 
 
 def test_as_many_jobs_are_named_as_have_to_end():
@@ -398,38 +310,6 @@ def test_ranks_that_go_down_are_replaced(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("has_job", [False, True])
-def test_no_job_takes_a_rank_that_comes_up_before_its_window(module, has_job):
-    rig = make(module, 2)
-    rig.resource.update(down="0")
-    rig.reserve("dat", 20, 100, nodes=2)
-    if has_job:  # after it the window was taken to be complete
-        rig.arrive(1, jobspec(1, cores=1, duration=5), wait=1)
-        rig.free(1, wait=1)
-    rig.resource.update(up="0")
-    rig.arrive(2, jobspec(1, cores=2, duration=200), wait=1)
-    rig.wait(20)
-    assert listed(rig)["dat"]["ranks"] == "0-1"
-    assert 2 not in rig.started()
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_no_job_starts_beside_the_one_that_a_missing_rank_is_waited_for(module):
-    rig = make(module, 3)
-    rig.alloc(1, jobspec(1, cores=2, duration=300))
-    rig.alloc(2, whole(1, 1000))
-    assert (rig.ranks(1), rig.ranks(2)) == ({0}, {1})
-    rig.reserve("dat", 0, 100, hosts="n[0,2]")  # rank 2 is free; its window ends before job 1
-    entry = listed(rig)["dat"]
-    assert (entry["ranks"], entry["short"]) == ("2", 1)
-    rig.arrive(3, jobspec(1, cores=2, duration=50), wait=3)
-    assert rig.started() == [1, 2]
-    reason = rig.answer("explain", id=3)["jobs"][0]["reason"]
-    assert reason.startswith("1 of 3 nodes are reserved for dat until ")
-    assert rig.started(after=100) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("module", MODULES)
 def test_a_job_of_the_group_starts_when_a_missing_rank_comes_up(module):
     rig = make(module)
     rig.reserve("class", 10, 1000, nodes=8, users=[0])
@@ -474,21 +354,6 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     rig.resource.update(up="2-3")  # when it comes back it is kept as well
     rig.arrive(1, whole(4, 10), wait=1)
     assert rig.started() == []
-
-
-@pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("repair, nodes", [({"hosts": "n0"}, 1), ({"nodes": 7}, 7)])
-def test_a_job_that_goes_on_after_its_window_keeps_those_of_others(module, repair, nodes):
-    rig = make(module)
-    rig.reserve("class", 0, 100, nodes=8, users=[0], at_end="run")
-    rig.reserve("repair", 150, 100, **repair)
-    rig.alloc({1: whole(1, 200, reservation="class"), 2: whole(7, 200, reservation="class")})
-    rig.alloc(3, whole(7, 140, reservation="class"))
-    assert rig.started() == [1, 3]
-    assert rig.ranks(1) == ({1} if "hosts" in repair else {0})
-    rig.free(3, after=140)
-    rig.wait(20)
-    assert (listed(rig)["repair"]["held"], rig.started()) == (nodes, [1, 3])
 
 
 # -- what outlives the scheduler -------------------------------------------------------------------
@@ -785,18 +650,6 @@ def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
         assert rig.shown(3)["t_estimate"] == pytest.approx(begin + 100, abs=1)
     else:
         assert rig.started() == [1, 2, 3]
-
-
-def test_a_job_of_slots_waits_for_a_reservation_where_its_nodes_have_room():
-    rig = make("sched-fifo", nodes=3)  # of four cores
-    rig.alloc(1, whole(1, 100))
-    rig.reserve("dat", 0, 1000, nodes=2)
-    rig.alloc(2, jobspec(8, duration=10))
-    assert rig.started() == [1]
-    assert rig.reason(2).startswith("2 of 3 nodes are reserved for dat until ")
-    rig.cancel(2)
-    rig.alloc(3, jobspec(9, duration=10))
-    assert rig.reason(3).startswith("insufficient resources: needs 9 slots of 1 core")
 
 
 @pytest.mark.parametrize("module", MODULES)

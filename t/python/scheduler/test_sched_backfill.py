@@ -90,35 +90,3 @@ def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monke
         rig.cancel(jobid)
     rig.arrive(60, jobspec(1, constraints={"not": [{"hostlist": ["other60"]}]}))
     assert 1 <= len(rig.sched.facts) <= 2
-
-
-def test_a_promise_that_comes_due_in_vain_keeps_its_place():
-    """Jobs promised the time after it wait longer, too."""
-    rig = Rig(R(4, 4), "sched-backfill", "reservations=unlimited")
-    rig.alloc((1, 2, 3), jobspec(1, nodes=4, cores=4, duration=100))
-    start = rig.now
-    assert [promised(rig, i) for i in (2, 3)] == [start + 100, start + 200]
-    rig.wait(107)  # job 1 does not end in time
-    rig.alloc(4, jobspec(1, nodes=1, cores=4, duration=1))
-    assert rig.started() == [1]
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    rig.free(2, after=100)
-    assert rig.started() == [1, 2, 3]
-
-
-def test_slots_with_gpus_wait_for_a_job_without_an_end_where_nodes_without_gpus_come_first():
-    """The pass was lost: too few ranks were looked at."""
-    nodes = R(6, 4)
-    nodes["execution"]["R_lite"] = [
-        {"rank": "0-2", "children": {"core": "0-3"}},
-        {"rank": "3-5", "children": {"core": "0-3", "gpu": "0-1"}},
-    ]
-    rig = Rig(nodes, "sched-backfill", "promise=unlimited")
-    for jobid, rank in ((1, "3"), (2, "4")):
-        rig.alloc(jobid, jobspec(1, nodes=1, exclusive=True, constraints={"ranks": [rank]}))
-    rig.alloc(3, jobspec(4, cores=1, gpus=1, duration=10))
-    rig.alloc(4, jobspec(1, duration=10))
-    assert rig.started() == [1, 2, 4] and rig.logged(3) == []
-    rig.free(1)
-    assert rig.started() == [1, 2, 4, 3]

@@ -153,17 +153,6 @@ def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args
 
 
 @POLICIES
-@pytest.mark.parametrize("mode", ["user", "bank"])
-def test_jobs_that_waited_under_a_rule_share_nodes_when_it_is_gone(policy, args, mode):
-    rig = load(policy, args, {"all": {"mode": mode}}, rig=Rig(R(1, 4)))
-    rig.alloc({1: spec(4, bank="red"), 2: spec(2, bank="red")}, userid=7)
-    rig.alloc(3, spec(2, bank="blue"), userid=8)
-    rig.reconfigure({})
-    rig.free(1)
-    assert rig.started() == [1, 2, 3]
-
-
-@POLICIES
 def test_jobs_that_were_to_have_whole_nodes_share_them_when_the_rule_is_gone(policy, args):
     rig = load(policy, args, {"all": {"mode": "node"}}, rig=Rig(R(2, 4)))
     rig.alloc({1: spec(1, nodes=2), 2: spec(2), 3: spec(1, nodes=2), 4: spec(5)})
@@ -310,27 +299,6 @@ def test_claims_need_a_pool_that_can_plan():
 POOLS = pytest.mark.parametrize("tree", [False, True], ids=["Rv1Pool", "TreePool"])
 
 
-@POLICIES
-def test_a_large_job_starts_although_small_ones_keep_coming(policy, args):
-    """Its nodes are claimed by turns; it is the first, and has priority."""
-    if args == ("promise=all",):
-        pytest.skip("deferred: nothing is kept for it")
-    rig = load(policy, args, USER, rig=Rig(R(2, 4)))
-    rig.alloc(1, spec(1, duration=10), userid=7)
-    rig.arrive(2, spec(1, duration=15), userid=9)
-    rig.alloc(3, spec(1, nodes=2, duration=10), userid=8)
-    ends = {1: 10, 2: 15}
-    for step in range(1, 40):
-        rig.arrive(10 + step, spec(1, duration=10), userid=7 if step % 2 else 9, wait=1)
-        for jobid in set(rig.started()) - set(ends):
-            ends[jobid] = step + 10
-        for jobid in [one for one, end in ends.items() if end == step]:
-            rig.free(jobid)
-        if 3 in rig.started():
-            break
-    assert 3 in rig.started() and step <= 17
-
-
 @POOLS
 def test_the_top_view_has_claimed_cores_that_are_idle(tree):
     rig = load(Backfill, (), USER, rig=Rig(machine(tree, 2)))
@@ -392,17 +360,3 @@ def test_a_job_of_a_group_that_outlives_its_window_makes_promises_beside_its_cla
     assert rig.sched.planning.current().stale() == []
     rig.wait(40)
     assert not [line for line in rig.logged() if "bug" in line]
-
-
-def test_a_job_that_starts_after_its_latest_start_claims_its_node():
-    """Its late start makes all promises anew, beside the window of a reservation."""
-    rig = load(Backfill, ["promise=all", "within=10s"], USER, nodes=2)
-    rig.reserve("dat", 1000, 30, nodes=1, users=[7])
-    rig.alloc(1, spec(4, nodes=2), userid=7)
-    rig.alloc(2, spec(1), userid=7)
-    rig.alloc(3, spec(5), userid=8)
-    rig.wait(150)
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    rig.free(2)
-    assert rig.started() == [1, 2, 3]

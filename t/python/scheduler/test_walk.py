@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Walks over a backlog look at few jobs. That they leave out none is shown by test_definition.py and test_traps.py."""
 
-import pytest
 from peers import R, Rig, jobspec
 
 from flux.resource.pool.placement import RoomCounts
@@ -92,45 +91,6 @@ def backlog_of(*jobs):
     for one in jobs:
         backlog.push(one)
     return backlog
-
-
-class NoPromises:
-    """No promises, and room for all groups by counts. `looks`: number of looks for these."""
-
-    def __init__(self, backlog):
-        self.backlog, self.looks = backlog, 0
-
-    def groups_with_room(self):
-        self.looks += 1
-        return list(self.backlog.groups.values())
-
-    def due(self):
-        return []
-
-    def first_since(self, position):
-        return None
-
-    def too_long(self, job):
-        return None
-
-
-@pytest.mark.parametrize("starts", [0, 3])
-def test_groups_with_room_are_found_anew_only_after_starts(starts):
-    """Not for each job that cannot start although it may have room: its room is unknown, say."""
-    backlog = backlog_of(*[job(jobid, shape=jobid) for jobid in range(1, 101)])
-    for one in filter(None, backlog.to_examine(lambda: 0.0)):
-        backlog.block(one, alike=True)
-    promises = NoPromises(backlog)
-    backlog.wake(0.0)
-    for one in backlog.to_examine(lambda: 0.0, promises):
-        if one is None:
-            continue
-        if one.jobid <= 10 * starts and one.jobid % 10 == 0:
-            one.request.finalized = True
-            backlog.remove(one)
-        else:
-            backlog.block(one, alike=True, limit=0.0)
-    assert promises.looks == 1 + starts
 
 
 def test_waiting_jobs_go_before_many_arrivals_when_resources_are_freed():
