@@ -265,7 +265,7 @@ def test_calm_histories_are_told_from_others():
 def test_overlaps_of_recorded_jobs_are_caught():
     R = make_R("0", "0")
     first = (1, log(*NORMAL), R)
-    check_instance(R, [first])
+    check_instance(R, [first, (2, log(*NORMAL[:4]), None)])  # one waits
     with pytest.raises(Violation, match="core 0 of rank 0 is job"):
         check_instance(R, [first, (2, log(*NORMAL[:6]), R)])
 

@@ -131,6 +131,7 @@ def test_what_a_job_takes(asked, taken, tree):
     pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
     alloc = pool.alloc(1, ask(pool, **asked))
     assert in_use(pool) == {"memory": taken or "0B"}
+    assert ("memory=" in alloc.dumps()) == bool(taken)
     pool.check()
 
     # R has it, and another pool finds the job again with the same.

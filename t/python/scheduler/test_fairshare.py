@@ -310,6 +310,9 @@ def test_explain_and_shares_tell_of_it():
     assert bank["user"] is None and bank["part"] == 1.0 and bank["used_part"] == 1.0
     assert (first["user"], first["part"], first["pending"], first["running"]) == ("500", 0.5, 1, 1)
     assert (second["user"], second["used"], second["pending"]) == ("600", 0.0, 1)
+    rig.cancel(2, wait=0)  # whose user has no other that waits, and so no place
+    (job,) = rig.answer("explain", id=3)["jobs"]
+    assert (job["fairshare"]["place"], job["fairshare"]["of"]) == (1, 1)
 
 
 def test_a_bank_has_used_what_all_of_its_users_have():
