@@ -306,6 +306,17 @@ def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
     assert rig.shown(2)["t_estimate_kind"] == kind
 
 
+@pytest.mark.parametrize("other, kind", [(7, "planned"), (8, "promised")])
+def test_a_start_is_planned_while_a_job_of_the_user_waits_that_may_take_more_nodes(other, kind):
+    """Job 2 can run on one node or on two."""
+    limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}}
+    rig = load(Backfill, ("promises=2",), limits)
+    rig.arrive(1, nodes(4), userid=8)
+    rig.alloc(2, spec(2, cores=2, duration=50), userid=other)
+    rig.alloc(3, nodes(1, duration=50), userid=7)
+    assert rig.estimate(3) == (100, kind)
+
+
 @pytest.mark.parametrize("most, then", [(2, 200), (5, 100)])
 def test_a_start_that_a_soft_limit_may_delay_is_planned(most, then):
     limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": most}, "soft": True}}

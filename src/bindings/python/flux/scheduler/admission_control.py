@@ -614,7 +614,8 @@ class AdmissionControl:
             self.assured[job.jobid] = limits
             for use in limits:
                 use.assure(job)
-        return tally.is_certain and not full
+        # One ahead of it may take more nodes than expected.
+        return tally.is_certain and not full and not any(use.pending[-1] for use in limits)
 
     def assure_no_more(self, jobid: int) -> None:
         """Let jobs behind a promised one take its share of limits: it has started, is pending no
