@@ -72,9 +72,12 @@ static inline size_t count_times (const double *times, size_t count, double time
     return first;
 }
 
-static inline size_t until_time (const double *times, size_t count, double time)
+/* The place of the step that a time is in, of steps that begin at some times; the first, if it is before all. */
+static inline size_t step_in (const double *times, size_t count, double time)
 {
-    return count_times (times, count, time, true);
+    size_t after = count_times (times, count, time, true);
+
+    return after ? after - 1 : 0;
 }
 
 static inline size_t before_time (const double *times, size_t count, double time)

@@ -43,20 +43,10 @@ struct timeline {
     struct entry *entries; /* the blocks */
 };
 
-/* The place of the block that a time is in; the first, if it is before all. */
-static size_t block_of (const struct timeline *line, double time)
-{
-    size_t after = until_time (line->heads, line->count, time);
-
-    return after ? after - 1 : 0;
-}
-
 /* The place of the step of a block that a time is in; the first, if it is before all. */
 static size_t step_of (const struct block *block, double time)
 {
-    size_t after = until_time (block->starts, block->count, time);
-
-    return after ? after - 1 : 0;
+    return step_in (block->starts, block->count, time);
 }
 
 /* Find the extremes of some steps. */
@@ -144,7 +134,7 @@ static int cut (struct timeline *line, double time, size_t *at)
     struct block *block, *other;
     size_t place, half;
 
-    *at = block_of (line, time);
+    *at = step_in (line->heads, line->count, time);
     block = line->entries[*at].block;
     place = step_of (block, time);
     if (block->starts[place] == time)
@@ -175,7 +165,7 @@ error:
 /* Drop the step that begins at a time if it has the value of the one before. */
 static void join (struct timeline *line, double time)
 {
-    size_t at = block_of (line, time);
+    size_t at = step_in (line->heads, line->count, time);
     struct block *block = line->entries[at].block;
     size_t place = before_time (block->starts, block->count, time);
     const struct block *before;
@@ -282,7 +272,7 @@ int timeline_add (struct timeline *line, double start, double end, int64_t delta
     start = fmax (start, line->heads[0]);
     if (!(start < end))
         return 0;
-    first = block_of (line, start);
+    first = step_in (line->heads, line->count, start);
     block = line->entries[first].block;
     if (start > block->starts[0] && end < block->starts[block->count - 1]
         && block->count + 2 <= STEPS_PER_BLOCK) {
@@ -324,7 +314,7 @@ int timeline_add (struct timeline *line, double start, double end, int64_t delta
 
 void timeline_forget (struct timeline *line, double time)
 {
-    size_t at = block_of (line, time);
+    size_t at = step_in (line->heads, line->count, time);
     struct block *block;
     size_t place;
 
@@ -345,27 +335,24 @@ void timeline_extremes (const struct timeline *line,
                         int64_t *least,
                         int64_t *most)
 {
-    size_t at = block_of (line, start);
-    const struct block *block = line->entries[at].block;
-    size_t stop = before_time (line->heads, line->count, end);
-    size_t last = stop > at ? stop - 1 : at; /* the block that the span ends in */
-    size_t place = step_of (block, start);
-    int64_t low, high;
+    size_t at = step_in (line->heads, line->count, start);
+    size_t place = step_of (line->entries[at].block, start);
 
-    if (at == last) {
-        stop = before_time (block->starts, block->count, end);
-        measure_steps (block, place, stop > place ? stop : place + 1, least, most);
-        return;
+    *least = INT64_MAX;
+    *most = INT64_MIN;
+    for (bool is_last = false; !is_last; at++, place = 0) {
+        int64_t low = line->entries[at].least, high = line->entries[at].most;
+
+        is_last = at + 1 == line->count || line->heads[at + 1] >= end;
+        if (place > 0 || is_last) {
+            const struct block *block = line->entries[at].block;
+            size_t stop = is_last ? before_time (block->starts, block->count, end) : block->count;
+
+            measure_steps (block, place, stop > place ? stop : place + 1, &low, &high);
+        }
+        *least = low < *least ? low : *least;
+        *most = high > *most ? high : *most;
     }
-    measure_steps (block, place, block->count, least, most);
-    while (++at < last) {
-        *least = line->entries[at].least < *least ? line->entries[at].least : *least;
-        *most = line->entries[at].most > *most ? line->entries[at].most : *most;
-    }
-    block = line->entries[last].block;
-    measure_steps (block, 0, before_time (block->starts, block->count, end), &low, &high);
-    *least = low < *least ? low : *least;
-    *most = high > *most ? high : *most;
 }
 
 int64_t timeline_least (const struct timeline *line, double start, double end)
@@ -426,7 +413,7 @@ static inline double go_on (const struct timeline *line,
 
 double timeline_below (const struct timeline *line, int64_t value, double start)
 {
-    size_t at = block_of (line, start);
+    size_t at = step_in (line->heads, line->count, start);
     size_t place = step_of (line->entries[at].block, start);
 
     return last_of (start, go_on (line, &at, &place, value, true, INFINITY));
@@ -439,7 +426,7 @@ double timeline_first (const struct timeline *line,
                        double limit,
                        double until)
 {
-    size_t at = block_of (line, start);
+    size_t at = step_in (line->heads, line->count, start);
     size_t place = step_of (line->entries[at].block, start);
     double since, end;
 
