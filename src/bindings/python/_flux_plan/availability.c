@@ -386,13 +386,13 @@ struct demand *demand_create (const struct availability *all,
                               const int64_t *each,
                               bool per_node,
                               bool whole,
-                              bool stays,
                               size_t claims,
                               const int64_t *keys,
                               const unsigned char *ranks)
 {
     size_t bytes = all->ranks / 8 + 1, rank, kind;
     struct demand *demand;
+    int64_t usable = 0;
 
     if (claims > MAX_KINDS || !(demand = calloc (1, sizeof (*demand) + (claims + 1) * bytes)))
         return NULL;
@@ -400,15 +400,17 @@ struct demand *demand_create (const struct availability *all,
     memcpy (demand->each, each, all->kinds * sizeof (int64_t));
     demand->per_node = per_node;
     demand->whole = whole;
-    demand->stays = stays;
     demand->claims = claims;
     demand->bytes = bytes;
     memcpy (demand->keys, keys, claims * sizeof (int64_t));
     memcpy (demand->ranks, ranks, (claims + 1) * bytes);
-    FOR_RANKS (all, ranks, rank)
+    FOR_RANKS (all, ranks, rank) {
+        usable++;
         for (kind = 0; kind < all->kinds; kind++)
             if (all->totals[rank * all->kinds + kind] < each[kind])
                 demand->ranks[rank / 8] &= ~(1 << (rank % 8)); /* it can have none */
+    }
+    demand->stays = claims || (whole && count == usable);
     return demand;
 }
 

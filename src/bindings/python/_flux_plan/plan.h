@@ -128,7 +128,6 @@ void availability_destroy (struct availability *all);
 /* A demand, or no more than a claim (count 0), shared by uses, which may be released before them.
  *
  * each: an amount of each kind
- * stays: whether its promises may not be moved
  * claims: number of kinds of claim, each with a key.  Of two uses with different keys, each excludes
  *     the other from the ranks that either claims
  * ranks: mask of usable ranks; then for each kind of claim the mask of the ranks that it claims
@@ -138,7 +137,6 @@ struct demand *demand_create (const struct availability *all,
                               const int64_t *each,
                               bool per_node,
                               bool whole,
-                              bool stays,
                               size_t claims,
                               const int64_t *keys,
                               const unsigned char *ranks);

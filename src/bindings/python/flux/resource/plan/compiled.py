@@ -232,8 +232,7 @@ class CompiledAvailability:
             keys, where = demand.claim or ((), ())
             numbers = [self._keys.setdefault(one, len(self._keys)) for one in keys]
             ranks = b"".join(map(self._mask, (demand.ranks, *where)))
-            first = *demand[:4], demand.stays
-            made = lib.demand_create(self._all, *first, len(keys), numbers, ranks)
+            made = lib.demand_create(self._all, *demand[:4], len(keys), numbers, ranks)
             entry = self._demands[id(key)] = key, owned(made, lib.demand_release)
         return entry[1]
 
