@@ -763,14 +763,9 @@ class AdmissionControl:
         held = None if record is None else record.held
         return held if held is not None and held.ranks else holding_of(self._pool(), jobid)
 
-    def end_of(self, jobid: int) -> float:
-        """Return the end of a job that holds resources, seconds since the epoch; 0: unknown. Raises
-        KeyError if it holds none."""
-        end: float = self.own_ends[jobid] if jobid in self.own_ends else self._pool().job_end(jobid)
-        return end
-
     def ends(self) -> Iterator[tuple[int, float]]:
-        """Yield (job id, `end_of`) of the jobs that hold resources.  O(jobs)."""
+        """Yield (job id, end) of the jobs that hold resources; the end is in seconds since the
+        epoch, 0: unknown.  O(jobs)."""
         for jobid, end in self._pool().job_end_times():
             if jobid >= 0:
                 yield jobid, self.own_ends.get(jobid, end)

@@ -18,6 +18,7 @@ from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import JOBS_PER_STEP, MAX_HORIZON_S, Caller
 from flux.scheduler.requests import PendingJob
+from flux.scheduler.site_policy.holdings import holding_of
 from flux.scheduler.trial import Trial
 
 if TYPE_CHECKING:
@@ -142,11 +143,8 @@ class PendingReason:
         for examined, (jobid, end) in enumerate(last, 1):
             if examined % JOBS_PER_STEP == 0:
                 yield
-            try:
-                if not self._policy.resources.held_ranks(jobid) & wanted:
-                    continue
-            except KeyError:
-                continue  # it has ended meanwhile
+            if not holding_of(self._policy.resources, jobid).ranks & wanted:
+                continue
             if len(found) == MAX_JOBS_NAMED:
                 return found, True
             found.append(

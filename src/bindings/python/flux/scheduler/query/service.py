@@ -22,6 +22,7 @@ from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
     from flux.scheduler.query.source import QuerySource
 
 #: Maximum number of jobs whose reasons are determined for an answer; the others are counted.
@@ -46,10 +47,13 @@ class QueryService:
     def _head(self) -> dict[str, Any]:
         return {"now": self._policy.now(), "made": self._source.made}
 
-    def _until(self, now: float, horizon: float) -> float:
-        """Return the end of an answer over time: the instance may end before its horizon."""
-        end = self._policy.resources.expiration or math.inf
-        return min(now + horizon, max(now, end))
+    def _begin(self, payload: Any) -> tuple[float, Plan | None, dict[str, Any]]:
+        """Return the horizon of a query, a copy of the plan, and the head of an answer up to that
+        horizon, or to the end of the instance."""
+        horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
+        plan, head = self._source.plan(), self._head()
+        now, end = head["now"], self._policy.resources.expiration or math.inf
+        return horizon, plan, {**head, "until": min(now + horizon, max(now, end))}
 
     # -- why ---------------------------------------------------------------------------------------
 
@@ -189,11 +193,9 @@ class QueryService:
                 number of nodes and the time until which they are free together; ``levels``, the
                 numbers of groups whose nodes are idle now, see `PlacementRule.levels`
         """
-        horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
         policy, source = self._policy, self._source
-        plan = self._source.plan()
-        head = self._head()
-        answer: dict[str, Any] = {**head, "until": self._until(head["now"], horizon), "kinds": []}
+        horizon, plan, answer = self._begin(payload)
+        answer["kinds"] = []
         if plan is None:
             raise ValueError("the pool of this scheduler cannot plan")
         yield
@@ -231,15 +233,11 @@ class QueryService:
             dict: ``ranks`` and ``down`` (idsets), and the lists ``running``, ``promised`` and
             ``reserved`` of objects with ``name``, ``start``, ``end``, ``nodes`` and ``ranks``
         """
-        horizon = read_horizon(read(payload, horizon=8 * 3600.0)["horizon"])
-        policy, source = self._policy, self._source
-        plan = self._source.plan()
-        head = self._head()
-        now, until = head["now"], self._until(head["now"], horizon)
-        pool = self._policy.resources
+        policy, pool = self._policy, self._policy.resources
+        _, plan, head = self._begin(payload)
+        now, until = head["now"], head["until"]
         answer: dict[str, Any] = {
             **head,
-            "until": until,
             "ranks": idset_text(pool.ranks),
             "down": idset_text(pool.ranks & ~pool.eligible_ranks()),
             "running": Entries(caller, "sched.plan.running"),
@@ -278,7 +276,7 @@ class QueryService:
                 }
             )
             yield
-        for window in source.reserved(until):
+        for window in self._source.reserved(until):
             answer["reserved"].append(window)
             yield
         return answer

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +26,7 @@ from flux.hostlist import Hostlist
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.holdings import holding_of
 from flux.scheduler.times import LATEST, Recurrence, local_zone_name, parse_duration, parse_time
 
 if TYPE_CHECKING:
@@ -567,8 +567,7 @@ class ReservationState:
         """The mask of ranks held by jobs of the group that were started inside."""
         held = 0
         for jobid in self.inside:
-            with suppress(KeyError):
-                held |= self.host.resources.held_ranks(jobid)
+            held |= holding_of(self.host.resources, jobid).ranks
         return held
 
     def found_inside(self, jobid: int) -> None:

@@ -19,8 +19,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.inventory import selected_ranks
-from flux.resource.pool.masks import popcount
 from flux.scheduler.host import NO_TIMER, ask_job_attributes, counted, name_of
+from flux.scheduler.site_policy.holdings import holding_of
 from flux.scheduler.site_policy.preemption.classes import NEITHER
 from flux.scheduler.site_policy.preemption.state import (
     SEARCH_INTERVAL_S,
@@ -314,15 +314,10 @@ class Takers(Part):
                 and waited >= cls.wait
                 and one.may_give_way_to(taker.job.jobid)
             ):
-                try:
-                    held = pool.held_ranks(one.jobid)
-                except KeyError:
-                    continue
-                if held & wanted:
-                    nodes = popcount(held)
-                    found.append(
-                        Victim(one.jobid, cls.name, nodes, one.start, one.userid, cls.rank)
-                    )
+                held = holding_of(pool, one.jobid)
+                if held.ranks & wanted:
+                    started = one.start, one.userid
+                    found.append(Victim(one.jobid, cls.name, held.nodes, *started, cls.rank))
         return in_order(found, now)
 
 
