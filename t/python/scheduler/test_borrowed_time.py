@@ -23,6 +23,8 @@ from test_preemption import (
 )
 
 from flux.idset import IDset
+from flux.scheduler.admission import Deferral, JobDeferred
+from flux.scheduler.site_policy.limits import LimitRule
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.testing import FakeInstance, make_R
 
@@ -428,6 +430,26 @@ def test_a_job_that_a_pass_defers_when_its_time_has_come_has_ended_others_for_no
     assert taker.state == "pending" and "limit batch" in taker.reason_pending
     assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
     assert not active(instance)
+
+
+def test_a_job_that_a_rule_defers_as_its_borrowers_end_has_ended_them_for_nothing(monkeypatch):
+    instance = make(*ALL, nodes=5, config=config())
+    for count in (3, 3):
+        batch(instance, count, duration=1000)
+    taker = batch(instance, 5)
+    borrower = standby(instance, 1, duration=50000)
+    borrower.clean_up = 5.0
+    instance.advance(1998)
+    assert borrower.note.startswith("preempted for ") and active(instance)
+    admission, rule = instance.scheduler.admission, instance.scheduler._site_policy.rule(LimitRule)
+
+    def defer(*args, **keys):
+        raise JobDeferred(rule, Deferral("for this test"))
+
+    monkeypatch.setattr(admission, "allocate", defer)
+    instance.advance(10)
+    assert taker.state == "pending" and not active(instance)
+    assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
 
 
 def test_what_is_kept_is_for_all_when_another_outlives_its_limit():

@@ -325,9 +325,9 @@ class Preemption(Part):
             host.refuse(job, exc)
         except JobDeferred as why:
             if why.rule is not rule:
+                self.give_up(str(why), "rule")
                 if self.in_promise:
                     host.defer(job, why)  # its promise was lost in the trial
-                self.give_up(str(why), "rule")
         except InsufficientResources:
             pass  # retried at the next event
         else:
