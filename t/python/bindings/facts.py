@@ -116,13 +116,7 @@ def fact_functions_by_name(h):
     assert ffi.typeof(h.handle) is ffi.typeof("flux_t *")
     assert h.flux_get_rank is not None and not ffi.NULL
     constants = vars(flux.constants)
-    known = (
-        "JOB_PRIORITY_MAX",
-        "JOB_URGENCY_MAX",
-        "JOB_STATE_NEW",
-        "MSGTYPE_CONTROL",
-        "ROLE_LOCAL",
-    )
+    known = "JOB_PRIORITY_MAX JOB_URGENCY_MAX JOB_STATE_NEW MSGTYPE_CONTROL ROLE_LOCAL".split()
     assert [constants[f"FLUX_{name}"] for name in known] == [(1 << 32) - 1, 31, 1, 8, 4]
     number = ffi.new("int[1]")
     assert number[0] == 0 and len(ffi.new("char[]", 8)) == 8

@@ -29,19 +29,13 @@ def swf(*rows, header=HEADER):
     return header + "".join(" ".join(map(str, row)) + "\n" for row in rows)
 
 
-def row(number=1, submit=0, run=10, size=2, limit=20, status=1, wait=0, requested=None, **more):
-    fields = [number, submit, wait, run, size, -1, -1, size if requested is None else requested]
-    fields += [
-        limit,
-        more.get("memory", -1),
-        status,
-        more.get("user", 7),
-        -1,
-        -1,
-        more.get("queue", 1),
-        -1,
-    ]
-    return [*fields, more.get("before", -1), -1]
+def row(
+    number=1, submit=0, run=10, size=2, limit=20, status=1, wait=0, requested=None,
+    memory=-1, user=7, queue=1, before=-1,
+):  # fmt: skip
+    asked = size if requested is None else requested
+    first = [number, submit, wait, run, size, -1, -1, asked, limit, memory]
+    return [*first, status, user, -1, -1, queue, -1, before, -1]
 
 
 def write(tmp_path, text, name="trace.swf", encoding="utf-8"):
@@ -642,19 +636,9 @@ def test_lublin():
     assert noon > 2 * night
     kinds = {kind for *_, kind in lublin.generate("type=both", 300, 128, 1)}
     assert kinds == {"batch", "interactive"}
-    for bad in (
-        "type=odd",
-        "uLow=x",
-        "nonsense=1",
-        "bNum=0",
-        "bArr=-1",
-        "serial=2",
-        "start=24",
-        "uHi=2000",
-        "aArr=1000",
-        "a1=1000,a2=1000",
-        "aNum=1e6,bNum=0.01",
-    ):
+    faults = "type=odd uLow=x nonsense=1 bNum=0 bArr=-1 serial=2 start=24 uHi=2000"
+    faults += " aArr=1000 a1=1000,a2=1000 aNum=1e6,bNum=0.01"
+    for bad in faults.split():
         with pytest.raises(ValueError, match="model lublin"):
             list(lublin.generate(bad, 1, 128, 1))
 
