@@ -189,19 +189,6 @@ def test_it_starts_at_that_time_whatever_the_numbers_are_rounded_to(ran):
     assert job.t_start == pytest.approx(instance.start_time + 6400 - (1800 - ran), abs=1)
 
 
-@pytest.mark.parametrize("ran", [1.656, 3.157, 4.531])
-def test_no_job_starts_at_the_end_of_a_period_that_is_used_up(ran):
-    rig = load()
-    submit(rig, 1, 7)
-    submit(rig, 2, 30, nodes=3)
-    rig.free(1, after=ran * HOUR)
-    rig.wait((21.9 - ran) * HOUR)
-    submit(rig, 3, 30)
-    rig.wait(HOUR)
-    assert rig.started() == [1, 2]  # job 2 takes this budget, and all of the next
-    check(rig, 3 * 24)
-
-
 def test_more_time_for_a_running_job_counts():
     rig = load()
     submit(rig, 1, 2)

@@ -672,18 +672,6 @@ def test_a_job_that_is_offered_what_the_first_waits_for_says_so_and_starts_when_
     assert rig.started()[3:] == [5, 6]
 
 
-@POLICIES
-def test_nothing_is_left_to_the_first_while_a_budget_keeps_it_from_starting(policy, args):
-    budget = {"per": "bank", "banks": ["red"], "period": "day", "max": {"node-hours": 0.01}}
-    limit = {"per": "user", "max": {"nodes": 3}, "order": "strict"}
-    rig = load(policy, args, {"one": limit}, budgets={"red": budget})
-    rig.alloc({1: nodes(2), 2: nodes(3, bank="red"), 3: nodes(2)}, userid=7)
-    assert rig.started() == [1]
-    rig.free(1)
-    assert rig.started() == [1, 3]
-    assert rig.reason(2).startswith("budget red")
-
-
 STRICT_AND_USER = {
     "strict": {"per": "bank", "banks": ["red"], "max": {"nodes": 3}, "order": "strict"},
     "user": {"per": "user", "users": ["7"], "max": {"jobs": 1}},

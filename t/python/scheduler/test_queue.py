@@ -144,23 +144,6 @@ def test_an_order_of_ones_own_is_that_of_heap_backlog_and_walk():
         assert is_heap(queue.settle())
 
 
-def test_a_walk_goes_on_in_another_order():
-    """A rule begins to sort jobs while a pass has examined one: orders of both kinds do not compare."""
-    backlog = Backlog()
-    table = Requests(backlog, order=lambda job: -job.priority)
-    for jobid in range(1, 5):
-        request = table.open(ByWidth(), object(), jobid)
-        backlog.push(PendingJob(jobid, 16, 1.0, request, 1))
-    backlog.wake(0.0)
-    walk = backlog.to_examine(lambda: 0.0)
-    examined = [next(walk).jobid]
-    table.order = lambda job: (-job.priority, -job.jobid)
-    backlog.reorder()
-    examined += [job.jobid for job in walk if job is not None]
-    assert examined[:1] == [1] and sorted(set(examined)) == [1, 2, 3, 4]
-    assert examined[1:] == sorted(examined[1:], reverse=True)
-
-
 @pytest.fixture(scope="module")
 def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
