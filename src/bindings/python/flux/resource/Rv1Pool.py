@@ -303,15 +303,12 @@ class Rv1Pool(Hooks):
         state = self.pool_state
         if jobid not in state.jobs:
             return
-        record = state.jobs[jobid]
-        if R is None:
-            state.give_back(jobid, record[1:], None)
+        held, inventory = state.jobs[jobid][1:], state.inventory
+        if R is None or (final and _is_lite(R, inventory.lite(held))):
+            state.give_back(jobid, held, None)
         else:
-            held = record[1:] if state.inventory.amounts else ()
-            state.give_back(
-                jobid,
-                *state.split(jobid, units_of(R, state.inventory, self._system_cores, held), final),
-            )
+            units = units_of(R, inventory, self._system_cores, held if inventory.amounts else ())
+            state.give_back(jobid, *state.split(jobid, units, final))
 
     def register_alloc(self, jobid: int, R: Any) -> None:
         state = self.pool_state
@@ -436,6 +433,12 @@ class Rv1Pool(Hooks):
             self.pool_state.check()
         except AssertionError as exc:
             raise AssertionError(f"{exc}\n{self.pool_state.text()}") from None
+
+
+def _is_lite(R: Any, lite: list[dict[str, Any]]) -> bool:
+    """Return whether R is an object with just this ``R_lite``, and so needs no parsing."""
+    execution = R.get("execution") if type(R) is dict else None
+    return type(execution) is dict and execution.get("R_lite") == lite
 
 
 def _without_system_cores(entries: list[Entry], value: Any) -> tuple[list[Entry], int]:

@@ -431,9 +431,9 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
     def alloc_annotate(self, msg: Any, annotations: dict[str, Any]) -> None:
         """Send annotations, to be merged with those of the job, for a sched.alloc request."""
         jobid = self._requests.jobid_of(msg)
-        self.handle.respond(
-            msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations}
-        )
+        as_object = self._host.takes_objects and not self._checks_annotations
+        respond = self.handle.respond_object if as_object else self.handle.respond
+        respond(msg, {"id": jobid, "type": messages.ANNOTATE, "annotations": annotations})
 
     def alloc_deny(self, msg: Any, note: str | None = None) -> None:
         """Answer a sched.alloc request: the job will never run, for the reason `note`."""

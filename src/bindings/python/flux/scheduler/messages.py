@@ -65,6 +65,8 @@ def submission_of(payload: dict[str, Any], now: Callable[[], float]) -> tuple[in
     """Return a job's priority, userid, time of submission and jobspec in ``sched.alloc``. Raises
     ValueError if the priority is invalid. An invalid userid is `USERID_MAX` (unknown), an invalid
     time ``now()``."""
+    if type(payload.get("jobspec")) is bytes:  # from a host that shares its objects
+        return payload["priority"], payload["userid"], payload["t_submit"], payload["jobspec"]
     priority, userid = payload.get("priority"), payload.get("userid", 0)
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
         raise _no_integer("priority", PRIORITY_MAX, priority)
@@ -165,8 +167,10 @@ def read_alloc(
     A payload that is nested too deeply for the parser, or too large, still yields its id, with
     `Unread` in place of the jobspec, so that the job is denied.
     """
+    if packed:
+        return msg.body["id"], msg.body
     try:
-        payload = msg.body if packed else object_of(msg, limits)
+        payload = object_of(msg, limits)
     except (RecursionError, TooLarge) as exc:
         reason = str(exc) if isinstance(exc, TooLarge) else "jobspec is nested too deeply"
         payload = {"id": id_of_unread_payload(msg.payload_str)}

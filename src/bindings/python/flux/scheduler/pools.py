@@ -307,11 +307,13 @@ class RequestParser:
         found = self._known.get(text)
         if found is None:
             make_room()
-            if type(jobspec) is bytes:
+            packed = type(jobspec) is bytes
+            if packed:
                 jobspec = marshal.loads(text)
             names = _system_names(jobspec)
             request = self._parse(jobspec)
-            bare = hasattr(request, "with_jobspec")
+            # A marshalled jobspec is kept anyway: jobs of one share the request.
+            bare = not packed and hasattr(request, "with_jobspec")
             request = request.with_jobspec(None) if bare else request
             found = self._known[text] = request, bare, names
             Remembered.kept += CACHE_ENTRY_BYTES + len(text) * (1 if bare else 2)

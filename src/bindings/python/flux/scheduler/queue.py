@@ -442,7 +442,7 @@ class Backlog(PendingQueue):
         return self.jobs.count + len(self.parked)
 
     def __bool__(self) -> bool:
-        return bool(self.jobs.count or self.parked or self.has_readmitted)
+        return self.jobs.count > 0 or bool(self.parked) or self.has_readmitted
 
     def is_behind_another(self, job: PendingJob, ranks: int) -> bool:
         """Whether an unpromised job before `job` could use some of `ranks` (a mask).  O(masks of

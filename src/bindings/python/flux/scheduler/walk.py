@@ -80,7 +80,7 @@ class _Block(List["Entry"]):
     __slots__ = ("shortest",)
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
-        super().__init__(entries)
+        list.__init__(self, entries)
         self.shortest: float = inf
         if entries:
             self.find_shortest()
@@ -209,7 +209,7 @@ class JobGroup(OrderedJobs):
     __slots__ = ("signature", "ranks", "request", "known_possible")
 
     def __init__(self, signature: Any) -> None:
-        super().__init__()
+        OrderedJobs.__init__(self)
         self.signature = signature  # their signature
         self.ranks = 0  # mask of the ranks for which these jobs and others take turns
         #: the request of one of them; the others differ only in their durations
@@ -224,7 +224,7 @@ class JobGroup(OrderedJobs):
 
     def add(self, entry: Entry) -> None:
         self.request = entry[2].resource_request
-        super().add(entry)
+        OrderedJobs.add(self, entry)
 
 
 class RoomIndex:
@@ -468,7 +468,7 @@ class Walk:
         self._is_stale = self.promise_was_dropped = False
         self._sources = []
         if self._position is None and not self._refused:
-            self._sources = self._firsts(self._groups)
+            self._sources = self._firsts(self._groups) if self._groups else []
         else:
             sources += [(group, None) for group in self._groups]
         if promises is not None:

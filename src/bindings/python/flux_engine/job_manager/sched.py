@@ -67,9 +67,11 @@ class Sched:
         queued (int): jobs waiting to be sent
     """
 
-    #: The check of the form of an R (None: that of `Allocations` suffices), and the part of it that jobs keep; subclasses may replace both.
+    #: The check of the form of an R (None: that of `Allocations` suffices), and the part of it that jobs keep; and the class of
+    #: answers that are in form but for annotations (None: none). Subclasses may replace them.
     is_sound = staticmethod(rset.is_sound)
     kept = staticmethod(rset.redacted)
+    checked = None
 
     def __init__(self, service, jobs, events, queues, holders, ended, acquired):
         self.service = service
@@ -276,7 +278,8 @@ class Sched:
             return
         try:
             body = msg.body
-            kind = _kind_of(body)
+            in_form = type(msg) is self.checked and type(body.get("annotations", body)) is dict
+            kind = body["type"] if in_form else _kind_of(body)
             job = self.pending.get(body["id"])
             wrong = self._take(job, body.get("R")) if kind == SUCCESS else None
         except ValueError as exc:

@@ -144,22 +144,16 @@ def _spans_text(mask: int) -> str:
 
 
 _short_text = lru_cache(maxsize=8192)(_spans_text)
-#: R has the text of an allocation twice: of its ranks and of its hosts.
-_long_text = lru_cache(maxsize=64)(_spans_text)
+#: R has the text of an allocation twice, of its ranks and of its hosts, and at the end of the job it is compared.
+_long_text = lru_cache(maxsize=256)(_spans_text)
 
 
 def idset_text(mask: int) -> str:
     """Return a mask as idset text: ascending, runs as ``lo-hi``, no brackets."""
     if mask < 0x10000000000000000:
         return _short_text(mask)
-    low = (mask & -mask).bit_length() - 1
-    rest = mask >> low
-    if rest & (rest + 1) == 0:
-        high = mask.bit_length() - 1
-        text = f"{low}-{high}" if high > low else f"{low}"
-        _keep(text, mask)
-        return text
-    if rest.bit_length() < 128:
+    rest = mask >> lowest(mask)
+    if rest & (rest + 1) == 0 or rest.bit_length() < 128:
         return _short_text(mask)
     return _long_text(mask)
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from operator import ge
 from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import (
@@ -68,10 +69,7 @@ def _share(units: int) -> int:
 def enough(have: Counts, need: Counts) -> bool:
     """Return whether `have` is at least `need` in each count; counts missing in either are not
     compared."""
-    for there, least in zip(have, need):
-        if there < least:
-            return False
-    return True
+    return all(map(ge, have, need))
 
 
 def unused(inventory: Inventory) -> RankIndex:
@@ -116,12 +114,7 @@ class RankIndex:
 
         O(kinds of rank) for idle ranks, O(1) for each other rank.
         """
-        for ranks, units in zip(selection[::2], selection[1::2]):
-            if ranks >= 0:
-                if units & ~self.free(ranks):
-                    return False
-                continue
-            mask = ~ranks
+        for mask, units in pairs(selection):
             idle = mask & self.idle
             for kind, kind_mask in self.inventory.kinds.items():
                 if units & ~kind and idle & kind_mask:
@@ -411,10 +404,6 @@ class PoolState:
                 ends.
         """
         held = self.jobs[jobid][1:]
-        if held and not held[2:]:
-            ranks, own = held
-            if entries == [(1 << ranks if ranks >= 0 else ~ranks, own)]:
-                return held, None if final else ()  # an ending job returns all it has
         kept = totals(held)
         given: dict[int, int] = {}
         strange = 0

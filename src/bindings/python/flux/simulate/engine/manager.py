@@ -74,7 +74,7 @@ class ActiveJob(SchedulableJob):
     __slots__ = ("index", "job", "queue_name", "start", "end", "limit", "end_entry", "preempted")
 
     def __init__(self, id, index, job, t_submit, queue, userid):
-        super().__init__(id, userid, None, 0, t_submit)
+        SchedulableJob.__init__(self, id, userid, None, 0, t_submit)
         self.index = index
         self.job = job
         self.queue_name = queue
@@ -91,7 +91,7 @@ class ActiveJob(SchedulableJob):
 class QuickSched(Sched):
     """The protocol of requests, with one check of each R: that of `Allocations`."""
 
-    is_sound = None
+    is_sound, checked = None, LastMessage
 
     def __init__(self, *args, **more):
         super().__init__(*args, **more)
