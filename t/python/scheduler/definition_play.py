@@ -635,8 +635,8 @@ class Player:
             promise = state.promises.get(job) if is_all else None
             self.held_at[job.id] = self.now, self.came[job.id], promise
             state.pending.remove(job)
+            self.moved(job)
             state.drop(job)
-            state.freed = True
         elif one.kind == "update" and job in state.running:
             start, use = self.starts[job.id], state.running[job]
             end = self.jobs[job.id].moved_end(start, self.now, one.value)
@@ -694,10 +694,9 @@ class Player:
         else:
             del state.totals[rank]
             self.pool.mark_down(str(rank))
-        state.freed = True
+        self.ask_refused()
         for job in state.pending:
             job.is_possible = self.is_possible(job.demands)
-            job.was_refused, job.is_refused = job.is_refused, False
         if one.kind == "down":
             self.renew()
 
@@ -710,10 +709,16 @@ class Player:
             for job in list(state.promises):
                 state.drop(job)
 
+    def ask_refused(self):
+        """Have the next pass examine all jobs, the refused ones too."""
+        self.state.freed = True
+        for job in self.state.pending:
+            job.was_refused, job.is_refused = job.is_refused, False
+
     def moved(self, job):
         """Take a job's promise back, except of a latest start: its place in the queue, or request, has
-        changed."""
-        self.state.freed = True
+        changed. Those that were refused are examined again."""
+        self.ask_refused()
         if self.state.policy != "all":
             self.state.drop(job)
 

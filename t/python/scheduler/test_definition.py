@@ -281,6 +281,9 @@ all nodes max-wait no-limit late down: 760002
 depth parts updates preferred windows: 490124
 depth parts planned reservation updates late: 491001
 fifo nodes limits no-limit order booked constraints: 988045
+depth parts tree limits constraints preferred: 984478
+unlimited parts limits no-limit urgency late order: 984696
+all parts limits planned sharing preferred reservation: 985045
 """
 
 
