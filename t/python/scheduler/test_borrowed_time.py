@@ -169,9 +169,23 @@ def with_licences(chance, queue):
     return {**whole_nodes(chance, queue), "licenses": {"matlab": chance.randint(1, 2)}}
 
 
+def mixed(chance, queue):
+    """Parts of nodes of three users, some with memory and planned licences, some in one rack."""
+    asked = parts_by_user(chance, queue)
+    asked["memory"] = chance.choice((None, "1G", "2G"))
+    asked["licenses"] = chance.choice((None, {"matlab": 1}, {"matlab": 2}))
+    if chance.random() < 0.3:
+        asked["placement"] = {"level": "rack", "mode": "required"}
+        asked["nodes"] = asked.get("nodes") and min(asked["nodes"], 4)
+        asked["slots"] = min(asked.get("slots", 1), 4)
+    return {key: value for key, value in asked.items() if value is not None}
+
+
 SHARING = {"sharing": {"all": {"mode": "user"}}}
 PLANNED = {"licenses": {"matlab": {"total": 3, "plan": True}}}
-TABLES = {parts_by_user: SHARING, with_licences: PLANNED}
+RACKS = {"topology": {"rack": {"groups": {"a": "n[0-3]", "b": "n[4-7]"}}}}
+MIXED = {**SHARING, **PLANNED, **RACKS, "amounts": {"memory": "8G"}}
+TABLES = {parts_by_user: SHARING, with_licences: PLANNED, mixed: MIXED}
 
 
 def play(kind, seed, policy, cancels, into_promises=True):
@@ -225,7 +239,8 @@ def play(kind, seed, policy, cancels, into_promises=True):
     + [(parts_of_nodes, seed, ALL) for seed in (0, 6, 11)]
     + [(parts_by_user, seed, policy) for seed in (0, 2, 10) for policy in (*POLICIES, ALL)]
     + [(with_licences, seed, policy) for seed in (1, 8, 26) for policy in (EASY, MANY)]
-    + [(with_licences, seed, ALL) for seed in (2, 7, 10)],
+    + [(with_licences, seed, ALL) for seed in (2, 7, 10)]
+    + [(mixed, seed, policy) for seed in (10, 21, 28) for policy in (*POLICIES, ALL)],
 )
 def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
     kind, seed, policy, cancels
