@@ -635,8 +635,8 @@ class Player:
             promise = state.promises.get(job) if is_all else None
             self.held_at[job.id] = self.now, self.came[job.id], promise
             state.pending.remove(job)
-            self.moved(job)
             state.drop(job)
+            state.freed = True
         elif one.kind == "update" and job in state.running:
             start, use = self.starts[job.id], state.running[job]
             end = self.jobs[job.id].moved_end(start, self.now, one.value)
