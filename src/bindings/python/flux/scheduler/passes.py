@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
-from flux.scheduler.misspelled import is_ours
-
 if TYPE_CHECKING:
     from flux.scheduler.host import Host
     from flux.scheduler.requests import Requests
@@ -86,8 +84,6 @@ class Allowance:
 
 class PassRunner:
     """Runs a pass: a function that returns, or a generator stepped once per reactor turn."""
-
-    checks_end = True  # whether to check what a generator returns
 
     def __init__(
         self,
@@ -216,10 +212,8 @@ class PassRunner:
                     text = f"{outcome!r:.80} was returned: expected nothing, or a generator"
                     error = TypeError(text)
             if generator is not None:
-                wanted = next(generator) if self.checks_end else next(generator, self)
-                if wanted is self:
-                    self.generator = wanted = None
-                elif wanted is not None and not _is_pause(wanted):
+                wanted = next(generator)
+                if wanted is not None and not _is_pause(wanted):
                     text = (
                         f"{wanted!r:.80} was yielded: expected a plain yield, or seconds to pause"
                     )
@@ -312,7 +306,6 @@ class Passes:
         self._forecast_not_before = 0.0
         self._allowance = Allowance(*FORECAST_STEPS)
         self.main = PassRunner(host, requests, self._begin, self._ended)
-        self.main.checks_end = not is_ours(type(scheduler))
         #: None: there are no forecasts
         self.forecasts: PassRunner | None = None
         if forecasts:

@@ -617,7 +617,7 @@ class BackfillInOrder(Backfilling):
                 self.show_promise(other, promises.when(other))
 
     def handle_refusal(self, job: PendingJob, why: Exception) -> bool:
-        left = Backfilling.handle_refusal(self, job, why)
+        left = super().handle_refusal(job, why)
         if not left:
             self.use_current_plan()
         return left
@@ -742,7 +742,7 @@ class BackfillInOrder(Backfilling):
         self.backlog.wake(self.policy.now(), all=True)  # some may wait for ranks now
 
     def released(self) -> None:
-        Backfilling.released(self)
+        super().released()
         self.backlog.wake(self.policy.now())
 
     # -- promises that come due --------------------------------------------------------------------

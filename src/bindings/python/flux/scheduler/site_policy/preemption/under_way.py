@@ -12,11 +12,12 @@ neither would go on.
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable, ClassVar
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import selected_ranks
@@ -86,22 +87,9 @@ class Preemption(Part):
 
     # -- what the kinds of preemption do each in their own way -------------------------------------
 
-    enter_record: ClassVar[Callable[..., None]]  # adds it to the stored record
-    # returns the planned end of a victim, from its own end (infinite: none); 0: none
-    _planned_end: ClassVar[Callable[..., float]]
-    # returns the planned end of the free resources kept for the taker; 0: none
-    _kept_until: ClassVar[Callable[..., float]]
-    # lets the victims run that need not end for the taker; called before they end
-    _spare_unneeded: ClassVar[Callable[..., None]]
-    ranks_changed: ClassVar[Callable[..., None]]  # called when ranks came up or went down
-    allocate: ClassVar[Callable[..., Any]]  # `GivingRule.allocate` for the taker
-    # allocates resources to the taker; raises InsufficientResources if they are not free
-    _alloc: ClassVar[Callable[..., ResourcePool]]
-    try_to_start: ClassVar[Callable[..., None]]  # starts the taker if it fits now
-    # schedules what follows if the taker did not start when its last victim had ended
-    retry_start: ClassVar[Callable[..., None]]
-    # the job manager has refused to end a victim, which continues
-    _refused: ClassVar[Callable[..., None]]
+    @abstractmethod
+    def enter_record(self, record: dict[str, Any]) -> None:
+        """Add it to the stored record."""
 
     def reason(self) -> Reason | None:
         """Return why the taker waits, in a sentence; None if it waits for its promised time."""
@@ -111,6 +99,42 @@ class Preemption(Part):
     def keeps_ranks(self) -> bool:
         """Whether all that is free on its ranks is kept for the taker, not only its place."""
         return False
+
+    @abstractmethod
+    def _planned_end(self, end: float) -> float:
+        """Return the planned end of a victim, from its own `end` (infinite: none); 0: none."""
+
+    @abstractmethod
+    def _kept_until(self) -> float:
+        """Return the planned end of the free resources kept for the taker; 0: none."""
+
+    @abstractmethod
+    def _spare_unneeded(self) -> None:
+        """Let the victims run that need not end for the taker; called before they end."""
+
+    @abstractmethod
+    def ranks_changed(self) -> None:
+        """Called when ranks came up or went down."""
+
+    @abstractmethod
+    def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
+        """Implement `GivingRule.allocate` for the taker."""
+
+    @abstractmethod
+    def _alloc(self, job: PendingJob, plan: Plan) -> ResourcePool:
+        """Allocate resources to the taker. Raises InsufficientResources if they are not free."""
+
+    @abstractmethod
+    def try_to_start(self) -> None:
+        """Start the taker if it fits now."""
+
+    @abstractmethod
+    def retry_start(self) -> None:
+        """Schedule what follows if the taker did not start when its last victim had ended."""
+
+    @abstractmethod
+    def _refused(self, jobid: int, why: str) -> None:
+        """The job manager has refused to end a victim, which continues."""
 
     # -- its beginning -----------------------------------------------------------------------------
 
@@ -405,6 +429,7 @@ class Eviction(Preemption):
     it, and its place is kept by placeholders until it starts."""
 
     def enter_record(self, record: dict[str, Any]) -> None:
+        """Add it to the stored record."""
         kept = ("queue", "userid", "decided", "deadline", "expected", "taker")
         stored: dict[str, Any] = {key: getattr(self, key) for key in kept}
         stored["ranks"] = idset_text(self.ranks)
@@ -483,6 +508,7 @@ class Eviction(Preemption):
         return as_end(max(end, self._end_of_taker(self._host.now())))
 
     def _kept_until(self) -> float:
+        """Return the planned end of the free resources kept for the taker; 0: none."""
         now = self._host.now()
         if not self._host.decision.looks_past_heads or self.job is None:
             return max(self.expected, now + 1.0)
@@ -569,6 +595,7 @@ class Eviction(Preemption):
         self.shared.takers.consider(self.taker)
 
     def _refused(self, jobid: int, why: str) -> None:
+        """The job manager has refused to end a victim, which continues."""
         self._choose_anew(why, "refused")
 
     # -- the start of the taker --------------------------------------------------------------------
