@@ -151,16 +151,9 @@ class Preemption(Part):
 
     # -- the place of the taker --------------------------------------------------------------------
 
-    @property
-    def _claimant(self) -> Claimant | None:
-        """The taker as one of jobs that share ranks only with some others, if it is pending."""
-        return getattr(self.job and self.job.resource_request, "claimant", None)
-
     def _hold(self) -> list[int]:
         """Allocate the free part of the taker's place to placeholders. Return their ids."""
         until, hold = self._kept_until(), self._host.placeholders.hold_free
-        if self.keeps_ranks:
-            return hold(self.ranks, until, claimant=self._claimant)
         places = (selection for selection, _ in self.places)
         return [jobid for place in places for jobid in hold(self.ranks, until, place)]
 
@@ -489,6 +482,17 @@ class Eviction(Preemption):
         unknown, after a reload, or the taker shares ranks only with some jobs, so that others stay
         off them."""
         return self._claimant is not None or not self.places
+
+    @property
+    def _claimant(self) -> Claimant | None:
+        """The taker as one of jobs that share ranks only with some others, if it is pending."""
+        return getattr(self.job and self.job.resource_request, "claimant", None)
+
+    def _hold(self) -> list[int]:
+        if not self.keeps_ranks:
+            return super()._hold()
+        hold = self._host.placeholders.hold_free
+        return hold(self.ranks, self._kept_until(), claimant=self._claimant)
 
     def _end_of_taker(self, now: float) -> float:
         """Return the end of the taker; infinite: unknown."""
