@@ -610,7 +610,7 @@ class AdmissionControl:
             use for use, used, pending, at, most in tally.together if used[at] + pending[at] > most
         ]
         limits = tally.assured
-        if limits and job.jobid not in self.assured and not (full and any(u.assures for u in full)):
+        if limits and job.jobid not in self.assured and not any(use.assures for use in full):
             self.assured[job.jobid] = limits
             for use in limits:
                 use.assure(job)

@@ -80,7 +80,7 @@ class _Block(List["Entry"]):
     __slots__ = ("shortest",)
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
-        list.__init__(self, entries)
+        super().__init__(entries)
         self.shortest: float = inf
         if entries:
             self.find_shortest()
@@ -209,7 +209,7 @@ class JobGroup(OrderedJobs):
     __slots__ = ("signature", "ranks", "request", "known_possible")
 
     def __init__(self, signature: Any) -> None:
-        OrderedJobs.__init__(self)
+        super().__init__()
         self.signature = signature  # their signature
         self.ranks = 0  # mask of the ranks for which these jobs and others take turns
         #: the request of one of them; the others differ only in their durations
@@ -224,7 +224,7 @@ class JobGroup(OrderedJobs):
 
     def add(self, entry: Entry) -> None:
         self.request = entry[2].resource_request
-        OrderedJobs.add(self, entry)
+        super().add(entry)
 
 
 class RoomIndex:

@@ -655,6 +655,8 @@ class BoundStrategy(Strategy):
             self._enter_on(promise, amounts)
 
     def trial(self) -> Callable[[], None]:
+        if self.frozen:
+            return super().trial()  # nothing moves in it
         self._forget_withdrawn()
         ranks = self._ranks.copy()
         numbers, seen = {jobid: one.number for jobid, one in self.promises.items()}, self.seen

@@ -74,7 +74,7 @@ class ActiveJob(SchedulableJob):
     __slots__ = ("index", "job", "queue_name", "start", "end", "limit", "end_entry", "preempted")
 
     def __init__(self, id, index, job, t_submit, queue, userid):
-        SchedulableJob.__init__(self, id, userid, None, 0, t_submit)
+        super().__init__(id, userid, None, 0, t_submit)
         self.index = index
         self.job = job
         self.queue_name = queue

@@ -242,7 +242,7 @@ class Outcome(Observer):
 def in_microseconds(seconds):
     """Return a time rounded like submissions, to the resolution of a clock since 1970. Whole seconds take a tenth of the
     time of round()."""
-    return seconds if seconds.is_integer() else round(seconds, 6)
+    return round(seconds, 6) if seconds % 1 else seconds
 
 
 def bounded_slowdown(wait, run):
