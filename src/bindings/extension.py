@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the scripts have in common that build C code with cffi.
+"""Shared code of the scripts that build C code with cffi.
 
-They are run by ``configure``, to ask what is missing, and by ``make``: on the Python that will load
-what they build, with nothing else installed. Each adds this directory to ``sys.path`` first.
+``configure`` runs them to find missing dependencies, and ``make`` to build: on the Python that will
+load the extension, with nothing else installed. They add this directory to ``sys.path`` first.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import tempfile
 
 
 def missing():
-    """None if extensions can be built here, else one sentence that says what to install."""
+    """Return one sentence about the dependency to install, or None if extensions can be built here."""
     try:
         import cffi  # noqa: F401
     except ImportError:
@@ -58,7 +58,7 @@ def compiles(source, cflags=(), libs=None):
 
 
 def pkg_config(what, *packages):
-    """Output of ``pkg-config WHAT PACKAGE...``, or None where that does not work."""
+    """Return the output of ``pkg-config WHAT PACKAGE...``, or None if it fails."""
     tool = os.environ.get("PKG_CONFIG", "pkg-config")
     try:
         done = subprocess.run(
@@ -92,7 +92,7 @@ def build(ffi, output_dir, name=None, verbose=False, **options):
 
 
 def parser(description, output_dir):
-    """The arguments that all of the scripts have, as an ``argparse.ArgumentParser``.
+    """Return an ``argparse.ArgumentParser`` with the arguments shared by the scripts.
 
     Args:
         output_dir (str): default of ``--output-dir``
@@ -105,12 +105,12 @@ def parser(description, output_dir):
 
 
 def run(name, args, problem, make):
-    """Do what the arguments of a script say.
+    """Run a build script by its parsed arguments.
 
     Args:
-        name (str): what it builds
+        name (str): name of the extension
         args (argparse.Namespace): from its `parser`
-        problem (str): what is missing; None: nothing
+        problem (str or None): the missing dependency
         make (function): builds it, and returns its path
 
     Returns:

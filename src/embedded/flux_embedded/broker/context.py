@@ -29,10 +29,10 @@ class BrokerContext:
             configuration is reloaded, never changed in place
         ring (LogRing): the log
         acquired (AcquireStream): the scheduler's view of the resources; None without a resource service
-        kvs (Tree): the key-value store; only service ``kvs`` lets others at it
+        kvs (Tree): the key-value store; clients access it through service ``kvs``
         jobs (Jobs): those of the job manager; None without one
         job_R (dict): resources of the job in which the instance runs, or None
-        fatal: None, or ``fatal(text)``: called when a module failed and the instance may not go on
+        fatal: None, or ``fatal(text)``: called if the instance must end because a module failed
     """
 
     def __init__(self, kernel, attrs=None, config=None, hosts=None, environ=None):

@@ -168,7 +168,7 @@ class Instance:
         return self.modules.table[name].service
 
     def stop(self):
-        """Unload everything: no task, timer or descriptor is left. May be repeated."""
+        """Unload all modules, and close all tasks, timers and descriptors. May be repeated."""
         if self.handle is None:
             return
         for name in self.modules.removal_order():

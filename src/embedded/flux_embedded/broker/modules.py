@@ -61,7 +61,7 @@ class _Module:
 
 
 def end_greenlet(task):
-    """End the greenlet of a task that will not end by itself; not from within it."""
+    """Kill the greenlet of a task from another one."""
     if task.greenlet is None or task.greenlet.dead:
         return
     task.greenlet.parent = getcurrent()
@@ -160,7 +160,7 @@ class ModuleManager(Service):
         self._end(module, *(() if exc is None else failure_of(exc, module.path)))
 
     def _end(self, module, errnum=0, text=None):
-        """Forget a module that has ended, by a failure if there is an errnum, and answer the requests about it."""
+        """Remove a module that has ended (`errnum`: by a failure), and answer the requests about it."""
         was_running = module.status != INIT
         module.status = EXITED
         self.table.pop(module.name, None)

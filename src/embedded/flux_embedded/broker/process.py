@@ -15,7 +15,7 @@ from flux_engine import paths
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-#: How a child gets a process group of its own.
+#: Arguments of Popen for a process group of its own.
 _OWN_GROUP = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 
 

@@ -23,7 +23,7 @@ class Client(Connection):
     def __init__(self, kernel, sock, server):
         super().__init__(kernel, f"client-{sock.fileno()}", sock)
         self.server = server
-        self.backlog = bytearray()  # what is still to be sent
+        self.backlog = bytearray()  # bytes not sent yet
         self._events = selectors.EVENT_READ
         # Requests to services this client holds: by the tag they went out with, or by topic.
         self.asked = {}
@@ -63,7 +63,7 @@ class Client(Connection):
             self.lost()
 
     def flush(self):
-        """Send what the client takes."""
+        """Send as many bytes as the client accepts now."""
         try:
             del self.backlog[: self.sock.send(self.backlog)]
         except BlockingIOError:
@@ -118,7 +118,7 @@ class Client(Connection):
         return True
 
     def lost(self):
-        """The connection is over: tell the services it used."""
+        """Close the connection, and notify the services that it used."""
         if self.closed:
             return
         self.kernel.remove_fd(self.sock.fileno())

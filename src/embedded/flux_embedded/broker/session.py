@@ -69,12 +69,12 @@ class Session:
         self.strangers = own_children()
         self.command = None  # the Command that runs now
         self.noted = None  # the first fatal signal: number, and real time
-        self.stopping = None  # reason for an early end: a signal number, or a text
+        self.stopping = None  # reason of an early end: a signal number, or a text
         self.done = False
         self._report_at = LONGEST_TURN
 
     def run(self):
-        """Run it to its end, and return the exit code; OSError if no run directory or socket could be made."""
+        """Run the instance to its end. Return the exit code. Raises OSError without a run directory or socket."""
         adopt_orphans()
         undo = [self.kernel.add_signal(number, self._signalled) for number in FATAL_SIGNALS]
         for number in FATAL_SIGNALS:

@@ -34,7 +34,7 @@ def make_parser():
 
 
 def _joined(parser, argv):
-    """The arguments with ``-o`` and its value in one: argparse takes no value apart that begins with a hyphen."""
+    """Return the arguments with ``-o`` and its value joined: argparse accepts no separate value that begins with a hyphen."""
     done, rest = [], list(argv)
     while rest and rest[0].startswith("-") and rest[0] != "--":
         word = rest.pop(0)
@@ -95,7 +95,7 @@ def main(argv):
 
 
 def _join_job(options, environ):
-    """Take over the resources of the job this is a task of, if it is one; returns whether to start an instance.
+    """Take the resources of the enclosing job, if this is a task of one. Return whether to start an instance.
 
     One process plays all ranks, so only the first of a job's tasks starts one.
 

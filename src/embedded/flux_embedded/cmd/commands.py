@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The table of commands, for running command lines and printing help.
+"""The table of commands: `dispatch` runs them, and help lists them.
 
 A new command is a function of its arguments (a list of words) that returns the exit status (None is 0), and a line
 here.  Modules are imported only when their command is run: imports are most of the cost of a command.
@@ -15,9 +15,9 @@ COMMANDS = {
     "bulksubmit": ("flux_embedded.cmd.submission:bulksubmit", "submit a job for each of many inputs"),
     "jobs": ("flux_embedded.cmd.jobs:main", "list jobs"),
     "cancel": ("flux_embedded.cmd.cancel:main", "cancel jobs"),
-    "job": ("flux_embedded.cmd.job:main", "all about one job"),
+    "job": ("flux_embedded.cmd.job:main", "inspect and control jobs"),
     "update": ("flux_embedded.cmd.update:main", "change an active job"),
-    "resource": ("flux_embedded.cmd.resource:main", "list, draw, drain and change resources"),
+    "resource": ("flux_embedded.cmd.resource:main", "list, drain and change resources"),
     "queue": ("flux_embedded.cmd.queue:main", "list and change queues"),
     "housekeeping": ("flux_embedded.cmd.housekeeping:main", "list and end housekeeping scripts"),
     "start": ("flux_embedded.broker.start:main", "start an instance"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Running the command of a ``flux`` command line, and reporting its failure; ``flux python``."""
+"""Runs the command of a ``flux`` command line, and reports its failure; ``flux python``."""
 
 import importlib
 import os
@@ -12,7 +12,7 @@ from flux_engine.command.errors import call, prepare_streams, warn
 
 
 def _run_script(script, argv):
-    """Run a Python script in this process: another Python would take as long again to start."""
+    """Run a Python script in this process: starting another Python would double the time."""
     import runpy
     import site
 
@@ -44,7 +44,7 @@ def _external(name, argv):
 
 
 def _function(name):
-    """The function of a command; its module is imported when it is called."""
+    """Return the function of a command, which imports its module when called."""
     module, _, function = commands.COMMANDS[name][0].partition(":")
     return lambda argv: getattr(importlib.import_module(module), function)(argv)
 
@@ -94,7 +94,7 @@ def run(argv=None):
 
 
 def environment():
-    """This environment with the Flux modules first on Python's path."""
+    """Return this process's environment with the Flux modules first on Python's path."""
     environ = dict(os.environ)
     parts = environ.get("FLUX_PYTHONPATH_PREPEND", "").split(":")
     parts += [paths.BINDINGS, paths.EMBEDDED]

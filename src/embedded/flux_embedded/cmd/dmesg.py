@@ -26,7 +26,7 @@ def main(argv):
     parser = Parser("flux-dmesg", status=1)
     parser.option("-C --clear", "clear the log")
     parser.option("-c --read-clear", "clear the log after printing it")
-    parser.option("-f --follow", "go on with what is logged")
+    parser.option("-f --follow", "continue with new entries")
     args = parser.parse_args(argv)
     handle = flux.Flux()
     if not args.clear:

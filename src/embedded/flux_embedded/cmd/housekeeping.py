@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux housekeeping``: the scripts that look after nodes between jobs."""
+"""``flux housekeeping``: list and end the scripts that run on nodes between jobs."""
 
 import time
 
@@ -37,7 +37,7 @@ HEADINGS = {
 
 
 class Row(RankSet):
-    """The nodes of a job that are in housekeeping, and those whose script has not ended."""
+    """The nodes of a job in housekeeping; `pending`: the nodes whose script has not ended."""
 
     def __init__(self, jobid, info, hosts, included):
         def ranks(name):
@@ -56,7 +56,7 @@ class Row(RankSet):
 
 
 def _ranks(hosts, text):
-    """The ranks (IDset) that an option names, by an idset or a hostlist; None without it."""
+    """Return the ranks (IDset) in the value of an option, an idset or a hostlist; None without it."""
     try:
         return text and IDset(text)
     except ValueError:
@@ -92,12 +92,12 @@ def kill(args):
 
 def main(argv):
     parser = Parser("flux-housekeeping")
-    one = parser.command("list", list_command, "list the jobs whose nodes they look after")
-    one.option("-i --include=RANKS|HOSTS", "on these only")
+    one = parser.command("list", list_command, "list the jobs whose nodes are in housekeeping")
+    one.option("-i --include=RANKS|HOSTS", "only on these")
     one.add_table()
-    one = parser.command("kill", kill, "send them a signal")
-    one.option("-s --signal=N", "its number", type=int, default=15)
-    one.option("-t --targets=RANKS|HOSTS", "those on these")
-    one.option("-j --jobid=JOBID", "those of this job", type=JobID)
-    one.option("--all", "all of them")
+    one = parser.command("kill", kill, "send a signal to housekeeping scripts")
+    one.option("-s --signal=N", "signal number (default: 15)", type=int, default=15)
+    one.option("-t --targets=RANKS|HOSTS", "only scripts on these")
+    one.option("-j --jobid=JOBID", "only scripts of this job", type=JobID)
+    one.option("--all", "all scripts")
     return parser.run(argv)

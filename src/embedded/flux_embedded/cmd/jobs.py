@@ -38,7 +38,7 @@ FORMATS = {
 
 
 def _since(args):
-    """The time of --since, in seconds since the epoch, or 0."""
+    """Return the time of --since, in seconds since the epoch; 0 without it."""
     if not args.since:
         return 0.0
     try:
@@ -51,7 +51,7 @@ def _since(args):
 
 
 def _constraint(include):
-    """The constraint of --include: jobs on these ranks or hosts."""
+    """Return the constraint of --include, jobs on some ranks or hosts; None without it."""
     try:
         return {"ranks": [IDset(include).encode()]} if include else None
     except ValueError:
@@ -59,7 +59,7 @@ def _constraint(include):
 
 
 def _fetch(handle, args, fields):
-    """The jobs that the options select, and whether there are more."""
+    """Return the jobs selected by the options, and whether there are more."""
     every = args.a or args.since
     filters = words(args.filter) or ["pending", "running"] + (["inactive"] if every else [])
     count = 1000 if args.count is None else args.count
@@ -86,7 +86,7 @@ def _fetch(handle, args, fields):
 
 
 def _stats(handle, queues):
-    """Print the counts of ``--stats`` and ``--stats-only``, of some queues; returns the status of the latter."""
+    """Print counts of jobs, in some queues. Return the exit status of ``--stats-only``: 1 if none is active."""
     stats = JobStats(handle, queues).update_sync()
     print(
         f"{stats.running} running, {stats.successful} completed, {stats.failed} failed, "
@@ -101,16 +101,20 @@ def main(argv):
     parser.option("-A", "jobs of all users")
     parser.option("-u --user=USER", "jobs of this user, or of 'all'")
     parser.option("--name=NAME", "jobs of this name")
-    parser.option("-c --count=N", "at most so many (default: 1000)", type=int)
-    parser.option("-f --filter=STATE|RESULT,...", "these only", action="append")
-    parser.option("--since=WHEN", "and jobs that have ended since then")
-    parser.option("-i --include=RANKS|HOSTS", "jobs on these only")
-    parser.option("--sort=KEY,...", "the order of lines; -KEY: descending")
+    parser.option("-c --count=N", "maximum number of jobs listed (default: 1000)", type=int)
+    parser.option(
+        "-f --filter=STATE|RESULT,...",
+        "only jobs in these states, or with these results",
+        action="append",
+    )
+    parser.option("--since=WHEN", "also jobs that have ended since then")
+    parser.option("-i --include=RANKS|HOSTS", "only jobs on these")
+    parser.option("--sort=KEY,...", "sort by these keys; -KEY: descending")
     parser.add_queues()
     parser.add_table()
-    parser.option("--json", "print all that is known of them, as JSON")
-    parser.option("--stats", "print how many jobs there are first")
-    parser.option("--stats-only", "print how many jobs there are; fails if none is active")
+    parser.option("--json", "print all attributes of the jobs, as JSON")
+    parser.option("--stats", "print counts of jobs first")
+    parser.option("--stats-only", "print only counts of jobs; fails if none is active")
     parser.option("jobids=JOBID", nargs="*", type=JobID)
     args = parser.parse_args(argv)
     text = Formats("flux-jobs", FORMATS).load().get_format_string(args.format)

@@ -33,7 +33,7 @@ def _config(words):
 
 def load_plugin(args):
     path = args.plugin
-    # A file at hand is loaded too; a real instance looks for names along its search path only.
+    # A name is a file in the working directory, if there is one; a real instance only searches its path.
     if "/" in path or (os.path.isfile(path) and path.endswith(".py")):
         path = os.path.abspath(path)
     payload = {"load": path}
@@ -62,13 +62,13 @@ def query_plugin(args):
 def main(argv):
     parser = Parser("flux-jobtap")
     one = parser.command("load", load_plugin, "load a plugin")
-    one.option("-r --remove=NAME", "remove this one first, or 'all'")
+    one.option("-r --remove=NAME", "remove this plugin, or 'all', first")
     one.option("plugin=PLUGIN", "a Python file, or the name of one")
     one.option("config=KEY=VAL", "its configuration, in JSON", nargs="*")
     one = parser.command("remove", remove_plugin, "remove plugins")
     one.option("plugin=PLUGIN", "a name, a pattern, or 'all'")
-    one = parser.command("list", list_plugins, "list the plugins there are")
-    one.option("-a --all", "those that are built in too")
-    one = parser.command("query", query_plugin, "print what a plugin tells of itself")
+    one = parser.command("list", list_plugins, "list the loaded plugins")
+    one.option("-a --all", "also list builtin plugins")
+    one = parser.command("query", query_plugin, "print a plugin's own data, as JSON")
     one.option("plugin=PLUGIN")
     return parser.run(argv)

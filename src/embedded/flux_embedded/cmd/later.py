@@ -5,7 +5,7 @@ import importlib
 import sys
 from types import ModuleType
 
-#: By module: what the bindings read of it when they are imported themselves, to call it later.
+#: Module -> names that the bindings take from it when they are imported, to call them later.
 NAMES = {
     "flux.utils.parsedatetime": ("Calendar",), "inspect": (), "ipaddress": (), "pydoc": ("ttypager",), "traceback": (),
     "yaml": ("safe_load",),
@@ -15,7 +15,7 @@ if sys.version_info >= (3, 11):
 
 
 class Later(ModuleType):
-    """Stands for a module in ``sys.modules`` until something of it is used."""
+    """Replaces a module in ``sys.modules`` until an attribute of it is used."""
 
     def __getattr__(self, name):
         if name == "__path__" and self.__name__ != "yaml":

@@ -10,7 +10,7 @@ from flux_engine.command.errors import CommandError, error_text
 
 
 class Formats(UtilConfig):
-    """The named formats of a command such as ``flux-jobs``: {name: (description, format)}, and the user's configured ones."""
+    """The named formats of a command such as ``flux-jobs``, {name: (description, format)}, and those configured by the user."""
 
     def __init__(self, name, formats, subcommand=None):
         table = {
@@ -22,7 +22,7 @@ class Formats(UtilConfig):
         super().__init__(name=name, subcommand=subcommand, initial_dict=table)
 
     def layout(self, text, headings):
-        """The format that `text` is or names; with ``help`` the names are printed, and that is all."""
+        """Return the `OutputFormat` of a format or its name; ``help`` prints the names and exits."""
         return OutputFormat(self.load().get_format_string(text), headings=headings)
 
 
@@ -68,12 +68,12 @@ def mark(is_good):
 
 
 def words(options):
-    """The items of an option that may be given several times, and name several each time."""
+    """Return the items of a repeatable option whose values are comma-separated lists."""
     return [word for text in options or () for word in text.split(",")]
 
 
 def ask(topic, payload=None, what=None, plain=False):
-    """Send a request and return its answer; a failure is reported after the description `what`, or the topic.
+    """Send a request and return its answer. Raises CommandError, whose text begins with `what` or the topic.
 
     With `plain`, only the errno counts, as in a command that flux-core has in C.
     """

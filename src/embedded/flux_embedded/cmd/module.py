@@ -14,7 +14,7 @@ STATES = "IRFE"
 
 
 def _path_of(word):
-    """The broker's argument for a module: a name unchanged, a path made absolute."""
+    """Return the broker's argument for a module: a name unchanged, a path made absolute."""
     if "/" not in word:
         return word
     if not os.path.exists(word):
@@ -24,7 +24,7 @@ def _path_of(word):
 
 
 def _loaded_name(word):
-    """The name under which a module is loaded; one given by path is searched by its path."""
+    """Return the name of a loaded module, given by name or path."""
     if "/" not in word:
         return word
     path, name = os.path.realpath(word), os.path.basename(word).split(".", 1)[0]
@@ -95,17 +95,17 @@ def _number(text):
 def main(argv):
     parser = Parser("flux-module", status=1)
     one = parser.command("list", list_modules, "list loaded modules")
-    one.option("-l --long", "with the path of each")
+    one.option("-l --long", "also print the path of each")
     for name, function in (("load", load), ("reload", reload)):
         one = parser.command(name, function, f"{name} a module")
         one.option("-n --name=NAME", "under this name")
         if name == "reload":
-            one.option("-f --force", "load it if it was not loaded")
+            one.option("-f --force", "load the module even if it is not loaded yet")
         one.option("module=MODULE")
         one.option("args=ARG", nargs=argparse.REMAINDER)
     for name in ("remove", "unload"):
         one = parser.command(name, remove, "remove a module")
-        one.option("-f --force", "say nothing if it is not loaded")
+        one.option("-f --force", "ignore a module that is not loaded")
         one.option("module=MODULE")
     one = parser.command("stats", stats, "print the statistics of a module")
     one.option("name=NAME")

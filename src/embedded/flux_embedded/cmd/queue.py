@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux queue``: submission and scheduling, queue by queue."""
+"""``flux queue``: the queues, and submission and scheduling of jobs in each."""
 
 import errno
 from types import SimpleNamespace
@@ -106,7 +106,7 @@ def _status(name):
 
 
 def _names(wanted=None):
-    """The queues to act on; None is the anonymous one."""
+    """Return the names of the queues to act on: the given one, or all; None is the anonymous queue."""
     return [wanted] if wanted else ask("job-manager.queue-list", {}, "list")["queues"] or [None]
 
 
@@ -176,18 +176,24 @@ def main(argv):
     one = parser.command("list", list_command, "list the queues, with their limits")
     one.add_queues()
     one.add_table()
-    for name in ("status", "enable", "disable", "start", "stop"):
+    for name, text in (
+        ("status", "print whether jobs may be submitted, and are scheduled"),
+        ("enable", "enable submission of jobs"),
+        ("disable", "disable submission of jobs"),
+        ("start", "start scheduling of jobs"),
+        ("stop", "stop scheduling of jobs"),
+    ):
         function = status_command if name == "status" else change_command
-        one = parser.command(name, function, f"{name} of submission, or of scheduling")
-        one.option("-v --verbose", "with the counts of the job manager")
+        one = parser.command(name, function, text)
+        one.option("-v --verbose", "also print the job manager's counts")
         if name != "status":
             one.option("-a --all", "all queues")
             one.option("--quiet", "print errors only")
         if name in ("stop", "disable"):
-            one.option("-m --message=REASON", "why")
-            one.option("--nocheckpoint", "for a real instance: here nothing is kept")
+            one.option("-m --message=REASON", "reason, shown to users")
+            one.option("--nocheckpoint", "accepted; nothing is kept across restarts here")
         one.option("queue=QUEUE", nargs="?")
     for name, text in (("drain", "is active"), ("idle", "runs")):
         one = parser.command(name, wait_command, f"wait until no job {text}")
-        one.option("-t --timeout=FSD", "no longer than this")
+        one.option("-t --timeout=FSD", "maximum time to wait")
     return parser.run(argv)

@@ -11,7 +11,7 @@ from flux_engine.command.options import Parser
 
 
 def _attribute(key):
-    """The full path of a key: below attributes.system unless it says otherwise."""
+    """Return the full path of a key, by default below attributes.system."""
     if key.startswith("attributes."):
         return key
     return (
@@ -20,7 +20,7 @@ def _attribute(key):
 
 
 def _duration(handle, jobid, text):
-    """A new duration in seconds, 0 for none; ``+`` and ``-`` count from the present one."""
+    """Return the new duration in seconds (0: unlimited); ``+`` and ``-`` are relative to the present one."""
     sign = text[:1] if text[:1] in "+-" else ""
     seconds = parse_fsd(text[len(sign) :])
     if seconds == float("inf"):
@@ -42,7 +42,7 @@ def _duration(handle, jobid, text):
 
 def main(argv):
     parser = Parser("flux-update")
-    parser.option("-n --dry-run", "print the updates, in JSON, and no more")
+    parser.option("-n --dry-run", "print the updates as JSON, and change nothing")
     parser.option("-v --verbose", "print each update that was made")
     parser.option("jobid=JOBID", type=JobID)
     parser.option("updates=KEY=VALUE", nargs="+")

@@ -184,7 +184,7 @@ class Tree:
 
 
 def entries(directory, prefix):
-    """Yield all below a directory in order of name: [path, type, text or None]."""
+    """Yield [path, type, text or None] for each entry below a directory, in order of name."""
     for name in sorted(directory):
         child = directory[name]
         if type(child) is dict:
@@ -205,7 +205,7 @@ def split(key):
 
 
 def error(errnum):
-    """The OSError for an error about a key, without the key, which the caller knows."""
+    """Return the OSError for an errno; its text does not repeat the key."""
     return OSError(errnum, os.strerror(errnum))
 
 

@@ -42,12 +42,12 @@ _DRAIN = {"targets": str, "reason?": str, "mode?": str}
 
 _DRAINS = ("drain", "undrain")
 
-#: Mode of them -> `overwrite` of their events (RFC 44): what changes of a rank that is drained already.
+#: Mode of these -> `overwrite` of their events (RFC 44): 1 replaces the reason of a drained rank, 2 also its time.
 _MODES = {None: 0, "update": 0, "overwrite": 1, "force-overwrite": 2}
 
 
 class Resource(Service):
-    """``resource``; with the argument ``noverify`` it does not check that a rank runs on the host the inventory gives it."""
+    """``resource``; with the argument ``noverify``, the hosts of ranks are not compared with the inventory."""
 
     name = "resource"
 

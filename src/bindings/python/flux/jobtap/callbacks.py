@@ -248,8 +248,8 @@ def read_answer(answer: Any, topic: str, name: str) -> dict[str, Any] | None:
 
 
 def drop_ignored(answer: dict[str, Any], topic: str) -> str | None:
-    """Remove from an answer what has no effect in its topic. Return a text for the log, or None if
-    there was nothing."""
+    """Remove keys without effect in the topic from an answer. Return a text for the log, or None if
+    there were none."""
     if not topic.startswith(_WITHOUT_EFFECT):
         return None
     ignored = [key for key in _IGNORED if answer.pop(key, None) is not None]

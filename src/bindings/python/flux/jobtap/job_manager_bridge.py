@@ -65,7 +65,7 @@ set_types(FrozenDict, FrozenList)
 
 
 class JobTable(dict[int, Any]):
-    """Data by job id. Those of jobs that have ended are dropped at times."""
+    """Data by job id; the data of ended jobs are dropped from time to time."""
 
     limit = 10000  # the size at which that is due
 
@@ -430,7 +430,7 @@ class PluginHost:
         known = _dependencies_of(id, self._lookup(id, "state"))
         text = f"no open dependency {description}"
         if description not in known and self._lookup(id, "t_submit") < _STARTED:
-            # Perhaps it was added before a restart: this does nothing if it is open, and if it is
+            # Perhaps it was added before a restart: this has no effect if it is open, and if it is
             # not there is one to remove.
             rc = lib.flux_jobtap_dependency_add(self.p, id, description.encode())
             _check(rc, {errno.EEXIST: text})

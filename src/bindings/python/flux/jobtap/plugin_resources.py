@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The watchers and futures of a plugin. They end with it, and exceptions in their callbacks are
-only logged. The limits of what a plugin may do in a callback: wait, and post events."""
+"""The watchers and futures of a plugin, which end with it; exceptions in their callbacks are only
+logged. And limits on waiting and posting events in a callback."""
 
 from __future__ import annotations
 

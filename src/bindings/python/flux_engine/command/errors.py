@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Calling a command: its exit status, and how it reports failure, ``flux-NAME: ERROR: text`` on stderr."""
+"""Calls a command: exit status, and errors as ``flux-NAME: ERROR: text`` on stderr."""
 
 import os
 import sys

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Sets of resources: R version 1 (RFC 20), read, cut, combined and written.
 
-`RSet` is the one model of R. The functions below it are for callers that need one fact from the R
-of every job: they read the parsed JSON directly, since building an RSet would cost more than the
-answer.
+`RSet` is the one model of R. The functions below it return one fact each from the R of a job. They
+read the parsed JSON, since building an RSet would cost more.
 """
 
 from flux.resource.pool.constraint import ILLEGAL_IN_PROPERTIES

@@ -87,7 +87,7 @@ def result(status, end_event):
 
 
 def ending(status):
-    """How a job's tasks or its shell ended, by its wait status, as commands print it; empty for success."""
+    """Return the text that commands print for a job's wait status; empty for success."""
     number, code = status & 0x7F, status >> 8
     if not number and code <= 128:
         return f"task(s) exited with exit code {code}" if code else ""

@@ -4,8 +4,8 @@
 Without configuration there is one anonymous queue, name None, enabled and started. Named queues are enabled and stopped when
 they first appear, and keep their state across later configuration changes.
 
-A queue with a parent is virtual: its jobs have its parent's constraint, and may be scheduled while both are started. It is
-enabled and disabled independently of its parent.
+A queue with a parent is virtual: its jobs have its parent's constraint, and are scheduled only while both queues are started. It
+is enabled and disabled independently of its parent.
 """
 
 import errno

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The scheduler as a peer, and the jobs that wait for it: the job manager's side of RFC 27.
 
-A scheduler says hello, is told of the jobs that hold resources, says ready, and from then on is sent
+A scheduler sends hello, is sent the jobs that hold resources, sends ready, and from then on gets
 requests for resources and frees. When it disconnects or breaks the protocol, all requests are dropped and
 the jobs wait for the next scheduler.
 
-Jobs that may be sent wait in a heap by descending priority, then submit time, then id. In unlimited
-mode all of them are sent. In limited mode at most `limit` requests are outstanding, and as the real
-job manager does, a waiting job that precedes one already sent causes the last of those to be
-withdrawn, so that the scheduler always has the first jobs in the order.
+Jobs to be sent wait in a heap by descending priority, then submit time, then id. In unlimited mode
+all of them are sent. In limited mode at most `limit` requests are outstanding; as in the real job
+manager, the last one is withdrawn if a waiting job precedes it, so that the scheduler always has the
+first jobs in the order.
 """
 
 import errno

@@ -27,7 +27,7 @@ class DirectReactor(Reactor):
             msg.sender.receive(answer)
 
     def sleeper(self):
-        """None is needed: a caller that waits polls for its answer."""
+        """Return None: a waiting caller polls for its answer."""
 
     def resume(self, sleeper):
         """Nothing to resume: no caller sleeps."""
@@ -38,7 +38,7 @@ class DirectReactor(Reactor):
 
 
 class Peer(Endpoint):
-    """A service that answers when it is asked.
+    """A service that answers each request at once.
 
     Attributes:
         methods (dict): the part of a topic after the name and the dot -> function of the message. It answers, or raises
@@ -74,7 +74,7 @@ class Peer(Endpoint):
         return lambda msg: self.respond(msg, function(msg.payload if msg.has_payload else None))
 
     def answered(self, msg):
-        """A response came."""
+        """Called with each response."""
 
     def send_message(self, msg):
         msg.sender = self
@@ -85,7 +85,7 @@ class Names(Peer):
     """``service``: the service of each name.
 
     Attributes:
-        taken (tuple): names that somebody else has
+        taken (tuple): names of services held by others
     """
 
     name = "service"

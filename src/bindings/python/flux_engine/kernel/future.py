@@ -1,4 +1,4 @@
-"""Futures: results that have not come yet."""
+"""Futures: results of requests."""
 
 import errno
 import os
@@ -63,7 +63,7 @@ class Future:
         return self.result
 
     def wait_for(self, timeout=-1.0):
-        """Wait at most `timeout` seconds, without end if it is negative; returns the future. TimeoutError: nothing came."""
+        """Wait at most `timeout` seconds (negative: without limit) and return the future. TimeoutError: there is no result yet."""
         kernel = self.task.kernel
         expired, call = [], None
         if timeout >= 0 and self.result is None:
@@ -115,7 +115,7 @@ class RPC(Future):
     """A request and its responses; the results are messages. The handle sends it (`Flux.send_request`)."""
 
     def __init__(self):
-        """Nothing is known of it yet: see `expect`."""
+        """The request is set by `expect`."""
 
     def expect(self, handle, matchtag, streaming=False):
         """The request is under way; called by the handle."""

@@ -42,7 +42,7 @@ class Flux:
         return self.send_request(self.future_class(), topic, None, obj, flags=flags)
 
     def send_request(self, future, topic, text, obj, nodeid=message.NODEID_ANY, flags=0):
-        """Send the request of a future that nothing was sent for yet, as text or as an object; returns it."""
+        """Send a request, as text or as an object, whose answer is for `future`; return the future."""
         task = self.task
         if task.closed:
             raise OSError(errno.EPIPE, os.strerror(errno.EPIPE))

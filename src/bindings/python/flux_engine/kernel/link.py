@@ -107,7 +107,7 @@ class Link(Connection):
         self.closed = True
 
     def lost(self):
-        """The connection to the instance is lost: fail the requests that wait for it."""
+        """Fail the open requests: the connection to the instance is lost."""
         if self.closed:
             return
         kernel = self.kernel

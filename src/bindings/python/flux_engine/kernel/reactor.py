@@ -149,7 +149,7 @@ class Reactor(Router):
 
 
 def restless():
-    """The error for a scheduler that always has more to do at the same time."""
+    """Return the error for a scheduler that keeps the reactor busy without time passing."""
     return RuntimeError(
         f"the scheduler does not come to rest: {MAX_TURNS_AT_ONE_TIME} turns of the reactor at one time"
     )

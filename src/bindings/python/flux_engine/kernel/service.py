@@ -7,8 +7,8 @@
         def say(self, msg):
             return {"text": msg.body["text"]}
 
-What a handler returns is the payload of the answer, None for none. One that raises `OSError` answers with that error; anything else it raises is logged with its
-traceback and answered EIO, and the service goes on.
+A handler returns the payload of the answer, or None for an answer without one. An OSError that it raises is the answer; any other
+exception is logged with its traceback and answered EIO, and the service continues.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from flux_engine.kernel.watchers import MessageWatcher, TimerWatcher
 
 @contextlib.contextmanager
 def refusing():
-    """A ValueError in the block is an error in the request: EINVAL, with its text."""
+    """Turn a ValueError in the block into an OSError EINVAL, the answer to a bad request."""
     try:
         yield
     except ValueError as exc:
@@ -86,13 +86,13 @@ class Service(Task):
                     self.add_method(method, getattr(part, attribute), *how, respond=respond)
 
     def keep(self):
-        """A new list for requests that are answered later, or repeatedly; those of a sender that is gone leave it."""
+        """Return a new list for open requests, from which the requests of disconnected senders are removed."""
         self._kept.append([])
         return self._kept[-1]
 
     @request("disconnect", guest=True)
     def disconnect(self, msg):
-        """A sender is gone."""
+        """Drop the open requests of a sender that has disconnected."""
         for requests in self._kept:
             requests[:] = [kept for kept in requests if kept.sender is not msg.sender]
 
@@ -167,7 +167,7 @@ class Service(Task):
             self._failed(exc, args[0] if args and isinstance(args[0], Message) else None)
 
     def _failed(self, exc, msg):
-        """Handling of a message, or of a watcher's event (None), has raised: log the exception, or answer with it."""
+        """Log an exception of a handler (`msg`: of a request, which it answers; None: of a watcher)."""
         if isinstance(exc, OSError):
             number, text = exc.errno or errno.EIO, exc.strerror or str(exc)
         else:
@@ -183,8 +183,8 @@ class Service(Task):
     # -- shorthand -------------------------------------------------------------------------------
 
     def is_allowed(self, future, msg, why=""):
-        """Whether what `msg` requests is allowed by another service, asked by `future`, or that service does not exist. Its
-        refusal, after the words `why`, is the answer to `msg`."""
+        """Whether another service, queried by `future`, allows the request `msg`, or does not exist. A refusal is
+        forwarded as the answer to `msg`, with the prefix `why`."""
         try:
             future.get()
         except OSError as exc:
@@ -220,7 +220,7 @@ class Service(Task):
         self.log(LOG_ERR, "".join(lines).rstrip())
 
     def defer(self, function):
-        """Call ``function()`` when all messages queued now have been handled: costly work once for all events of a turn."""
+        """Call ``function()`` after the messages queued now, to do costly work once for all events of a turn."""
         self.kernel.call_soon(lambda: self.post(function))
 
     def now(self):

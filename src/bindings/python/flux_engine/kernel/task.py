@@ -37,7 +37,7 @@ class Task(Listener):
         self._listening = False
         self._reactor = None
         self._body = body
-        #: Whether `reactor_run` ends when no callback is possible any more: a module can always be called.
+        #: Whether `reactor_run` ends when no callback is possible any more; that of a module does not, since requests may arrive.
         self.runs_dry = body is None
         self.greenlet = getcurrent() if body is None else None
 

@@ -13,7 +13,7 @@ SIGNALS = {signal.ITIMER_PROF: signal.SIGPROF, signal.ITIMER_REAL: signal.SIGALR
 class Watchdog:
     """A context manager that reports turns that take too long.
 
-    It uses a signal: it does nothing outside the main thread, or in a program that handles that signal itself.
+    It uses a signal, so it has no effect outside the main thread, or in a program with its own handler of that signal.
 
     Args:
         turn: ``turn()`` returns a value that differs in each turn, or None while the reactor waits

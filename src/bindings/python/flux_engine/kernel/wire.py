@@ -87,7 +87,7 @@ class Connection(Endpoint):
         kernel.add_fd(sock.fileno(), selectors.EVENT_READ, self.ready)
 
     def ready(self, fd, events):
-        """Read what has arrived; called by the loop."""
+        """Read the bytes that have arrived; called by the loop."""
         messages = ()
         try:
             data = self.sock.recv(1 << 18)
@@ -105,12 +105,12 @@ class Connection(Endpoint):
             self.lost()
 
     def talks_nonsense(self, exc):
-        """The peer does not speak this protocol: it is disconnected."""
+        """Called before the peer is disconnected for a breach of this protocol."""
 
     def take(self, msg):
         """Take a message from the peer."""
         raise NotImplementedError
 
     def lost(self):
-        """The connection is over."""
+        """Called when the connection has ended."""
         raise NotImplementedError

@@ -8,11 +8,11 @@ from flux_engine.formats import idset
 
 
 class AcquireStream:
-    """The acquire stream, and the state as its one holder knows it.
+    """The acquire stream, and the state last sent to its holder.
 
     Args:
         service (Service): answers on its behalf
-        state (ResourceState): the state to tell the holder of
+        state (ResourceState): the state whose changes are sent
         patience (float): seconds until the holder counts as informed of ranks that went down
 
     Attributes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux job``: everything about one job."""
+"""``flux job``: inspect and control jobs."""
 
 from flux_engine.command.options import Parser
 

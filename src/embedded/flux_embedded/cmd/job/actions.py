@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Acting on jobs: submit, raise, urgency, purge."""
+"""Actions on jobs: submit, raise, urgency, purge."""
 
 import sys
 
@@ -80,12 +80,12 @@ def add_commands(parser):
     one = parser.command("raise", raise_exception, "raise an exception on jobs")
     one.option("-s --severity=N", "0 to 7", type=int, default=0)
     one.option("-t --type=TYPE", "default: cancel", default="cancel")
-    one.option("-m --message=NOTE", "its note")
+    one.option("-m --message=NOTE", "note of the exception")
     one.option("words=JOBID... [NOTE]", "the jobs, and the words of the note", nargs="+")
     one = parser.command("urgency", urgency, "set the urgency of a job")
-    one.option("-v --verbose", "print the urgency it had")
+    one.option("-v --verbose", "print the former urgency")
     one.option("id=JOBID", type=JobID)
     one.option("urgency", "0 to 31, HOLD, EXPEDITE or DEFAULT")
     one = parser.command("purge", purge, "remove the oldest inactive jobs")
     one.option("--num-limit=N", "until N are left", type=int, required=True)
-    one.option("-f --force", "do it, do not only count")
+    one.option("-f --force", "purge the jobs instead of counting them")

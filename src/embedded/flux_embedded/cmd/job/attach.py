@@ -13,12 +13,12 @@ from flux_engine.command.errors import CommandError, error_text, warn
 from flux_engine.formats import states
 from flux_engine.formats.jsontext import encoder
 
-#: the signals that are passed on to the job
+#: Signals forwarded to the job.
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Attachment:
-    """The output and the events of a job, as they come; `code` is the exit code, `status` the wait status (None without one)."""
+    """Prints the output and events of a job as they arrive. `code`: exit code; `status`: wait status, or None."""
 
     def __init__(self, handle, args):
         self.args = args
@@ -35,7 +35,7 @@ class _Attachment:
         self._stop = handle.signal_watcher_create(signal.SIGTSTP, self._suspend).unref()
 
     def interrupt(self, handle):
-        """Ctrl-C was typed: the second time within 2 s the job is canceled."""
+        """Handle Ctrl-C: warn, or cancel the job if it is the second one within 2 s."""
         now = time.monotonic()
         if now < self._interrupted + 2:
             cancel_async(handle, self.args.id, "interrupted by ctrl-C")
@@ -119,8 +119,8 @@ def attach(args):
 
 
 def add_commands(parser):
-    one = parser.command("attach", attach, "show the output of a job, and end as it does")
+    one = parser.command("attach", attach, "show the output of a job, and exit with its status")
     one.option("-E --show-events", "show its events on stderr")
-    one.option("-l --label-io", "put the task before each line of output")
+    one.option("-l --label-io", "prefix each line of output with its task")
     one.option("-u --unbuffered", "accepted")
     one.option("id=JOBID", type=JobID)

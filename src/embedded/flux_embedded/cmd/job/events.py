@@ -26,7 +26,7 @@ def _missing(args):
 
 
 def _path(args):
-    """The path of the log that --path is a short name of, or names."""
+    """Return the path of the log named by --path, perhaps by a short name."""
     shorts = {"exec": "guest.exec.eventlog", "output": "guest.output", "input": "guest.input"}
     return shorts.get(args.path, args.path)
 
@@ -44,7 +44,7 @@ def eventlog(args):
 
 
 def _matcher(text):
-    """A predicate: whether an event's context has KEY=VAL; always true for None."""
+    """Return a predicate: whether an event's context has KEY=VAL; true for all events if None."""
     if text is None:
         return lambda event: True
     key, equals, want = text.partition("=")
@@ -98,14 +98,14 @@ def add_commands(parser):
         one = parser.command(name, function, text)
         one.option("-f --format=", choices=("text", "json"), default="text")
         one.option("-T --time-format=", choices=TIME_FORMS, default="raw")
-        one.option("-H --human", "times for people")
+        one.option("-H --human", "print times for humans")
         one.option(
-            "-p --path=PATH", "another log: exec, output, or its whole name", default="eventlog"
+            "-p --path=PATH", "another log: exec, output, or its full name", default="eventlog"
         )
         one.option("id=JOBID", type=JobID)
-    one.option("-t --timeout=FSD", "wait no longer")
-    one.option("-m --match-context=KEY=VAL", "with this in its context")
-    one.option("-c --count=N", "the Nth of them", type=int, default=1)
-    one.option("-q --quiet", "do not print it")
-    one.option("-v --verbose", "print all events before it too")
+    one.option("-t --timeout=FSD", "maximum time to wait")
+    one.option("-m --match-context=KEY=VAL", "only an event with this in its context")
+    one.option("-c --count=N", "wait for the Nth such event", type=int, default=1)
+    one.option("-q --quiet", "do not print the event")
+    one.option("-v --verbose", "also print the events before it")
     one.option("event=EVENT")

@@ -11,7 +11,7 @@ from flux.job import JobID, result
 from flux_engine.command.errors import CommandError, error_text, warn
 from flux_engine.formats import jobid
 
-#: a flag of job-info.lookup: with the updates applied
+#: Flag of job-info.lookup: apply the updates of the eventlog.
 CURRENT = 2
 
 
@@ -31,7 +31,7 @@ def convert(args):
 
 
 def _slice(text):
-    """The part that ``flux job last`` prints of all ids, the newest first: N of them, or a slice in Python's form."""
+    """Parse the argument of ``flux job last``: N, or [FROM:TO], a slice of all ids, the newest first."""
     try:
         if text.startswith("[") and text.endswith("]"):
             return slice(*(int(part) if part else None for part in text[1:-1].split(":")))
@@ -59,7 +59,7 @@ def list_ids(args):
 
 
 def _exit_status(info):
-    """The exit status of a shell for the result of a job (flux.job.JobInfo)."""
+    """Return the exit status, as in a shell, for the result of a job (flux.job.JobInfo)."""
     code = info.returncode
     if code == "" or code == -128 or (code == 0 and info.result != "COMPLETED"):
         return 1  # it ended by an exception, without a status
@@ -94,7 +94,7 @@ def status(args):
 
 
 def _wait_all(args):
-    """Wait for all waitable jobs, and print those that have failed, or all; returns the status."""
+    """Wait for all waitable jobs, and print the failed ones, or all. Return the exit status."""
     handle, code = flux.Flux(), 0
     while True:
         try:
@@ -135,12 +135,12 @@ def add_commands(parser):
     one.option("ids=JOBID", nargs="*")
     one = parser.command("last", last, "print the ids of the jobs submitted last")
     one.option("part=N|[FROM:TO]", nargs="?", default="1")
-    one = parser.command("list-ids", list_ids, "print what is known of jobs, in JSON")
+    one = parser.command("list-ids", list_ids, "print all attributes of jobs, as JSON")
     one.option("ids=JOBID", nargs="+", type=JobID)
-    one = parser.command("status", status, "wait for jobs, and end with their greatest exit status")
-    one.option("-v --verbose", "print how those ended that failed")
+    one = parser.command("status", status, "wait for jobs, and exit with their highest exit status")
+    one.option("-v --verbose", "print how failed jobs ended")
     one.option("ids=JOBID", nargs="+", type=JobID)
     one = parser.command("wait", wait, "wait for a waitable job, or any")
-    one.option("-a --all", "for all of them; print those that have failed")
-    one.option("-v --verbose", "with --all: print the others too")
+    one.option("-a --all", "wait for all waitable jobs, and print the failed ones")
+    one.option("-v --verbose", "with --all: also print the others")
     one.option("id=JOBID", nargs="?", type=JobID)

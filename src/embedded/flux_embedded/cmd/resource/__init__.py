@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""``flux resource``: see and manage the instance's resources."""
+"""``flux resource``: list and manage the instance's resources."""
 
 import argparse
 import errno
@@ -48,35 +48,37 @@ def change_property(args):
 def main(argv):
     parser = Parser("flux-resource")
     for name, text in (
-        ("drain", "drain ranks, or list those that are drained"),
-        ("undrain", "have drained ranks used again"),
+        ("drain", "drain ranks, or list the drained ones"),
+        ("undrain", "undrain ranks, which jobs may use again"),
     ):
         one = parser.command(name, drain, text)
-        one.option("-u --update", "whether they were so before or not; earlier reasons stay")
-        one.option("-f --force", "with this reason; twice: and time", action="count", default=0)
+        one.option("-u --update", "ignore ranks in that state already; their reasons stay")
+        one.option(
+            "-f --force", "replace earlier reasons; twice: also times", action="count", default=0
+        )
         if name == "drain":
-            one.option("-i --include=RANKS|HOSTS", "list these only")
+            one.option("-i --include=RANKS|HOSTS", "list only these")
             one.add_queues()
             one.add_table()
         one.option("targets=RANKS|HOSTS", nargs="?" if name == "drain" else None)
         one.option("reason=REASON", nargs=argparse.REMAINDER)
     for name, function, text in (
-        ("list", listing.list_resources, "list what is free and what is not"),
-        ("status", listing.list_status, "list what is in use, excluded or drained"),
-        ("info", listing.info, "print how many nodes, cores and GPUs there are"),
+        ("list", listing.list_resources, "list resources by state: free, allocated, down"),
+        ("status", listing.list_status, "list ranks by state: available, excluded, drained, ..."),
+        ("info", listing.info, "print the numbers of nodes, cores and GPUs"),
         ("R", listing.print_r, "print R"),
     ):
         one = parser.command(name, function, text)
         one.option("-s --states=STATE,...", "resources in these states")
-        one.option("-i --include=RANKS|HOSTS", "these only")
+        one.option("-i --include=RANKS|HOSTS", "only these")
         one.add_queues()
         if name in ("list", "status"):
-            one.option("--skip-empty", "leave out states without resources, as with -i")
+            one.option("--skip-empty", "leave out states without resources (implied by -i)")
             one.add_table()
         if name == "list":
-            one.option("--no-skip-empty", "leave none out")
-    one = parser.command("reload", reload, "take another R")
-    one.option("-f --force", "even if it has ranks that are not there")
+            one.option("--no-skip-empty", "list all states")
+    one = parser.command("reload", reload, "replace R by that of a file")
+    one.option("-f --force", "accept ranks beyond the instance's size")
     one.option("path=FILE")
     one = parser.command(
         "property", change_property, "give ranks a property (embedded instance only)"

@@ -24,7 +24,7 @@ FORMATS = {
     "default": ("Default flux-resource list format string", _COLUMNS + "?+:{ngpus:>5} {nodelist}"),
     "rlist": ("Format including resource list details", _COLUMNS + "?:+{ngpus:>5} {rlist}"),
 }
-#: The states of ranks, in order; those shown without --states are all but "allocated".
+#: States of ranks, in the order of lines. Without --states all but "allocated" are shown.
 RANK_STATES = ("avail", "exclude", "allocated", "torpid", "housekeeping", "draining", "drained")
 SHOWN_STATES = tuple(state for state in RANK_STATES if state != "allocated")
 DRAINED = ("draining", "drained")
@@ -56,7 +56,7 @@ STATUS_HEADINGS = {
 
 
 def queue_ranks(rset, queues, names):
-    """The ranks of a resource set that belong to queues."""
+    """Return the ranks of a resource set that belong to queues."""
     ranks = IDset()
     for name in names:
         if name not in queues:
@@ -67,7 +67,7 @@ def queue_ranks(rset, queues, names):
 
 
 def _keep_named(listed, rset, queues, args):
-    """Leave in a list of ranks, those of `rset`, what --queue and --include name."""
+    """Reduce `listed`, about the ranks of `rset`, to the ranks selected by --queue and --include."""
     if args.queue:
         listed.filter(queue_ranks(rset, queues, words(args.queue)))
     if args.include:
@@ -78,7 +78,7 @@ def _keep_named(listed, rset, queues, args):
 
 
 def _resources(args, default):
-    """The requested states, the resources by state, and the queues."""
+    """Return the requested states, the resources by state, and the queues."""
     states = (args.states or default).split(",")
     for name in states:
         if name not in STATES:
@@ -174,7 +174,7 @@ def print_r(args):
 
 
 class Line(RankSet):
-    """Ranks in a state, all online or all offline; and when and why, if they were drained."""
+    """Ranks in one state, all online or all offline; with time and reason if drained."""
 
     def __init__(self, status, state, ranks, is_online):
         super().__init__(ranks, status.nodelist)
@@ -188,7 +188,7 @@ class Line(RankSet):
 
 
 def _lines(status, states):
-    """The lines of these states, one for each rank that is drained."""
+    """Yield the lines of some states, one for each drained rank."""
     for state in RANK_STATES:
         if not states & {state, "all"}:
             continue
@@ -221,7 +221,7 @@ def _print_lines(args, formats, subcommand, wanted, skip_empty):
     rows = Deduplicator(layout, list(RankSet.COLUMNS), RankSet.add)
     skipped = ONLINE if skip_empty else ONLINE - states - {"online"}
     for line in _lines(status, states):
-        # Of online and offline, only the one that is named, if one is.
+        # If only one of "online" and "offline" is named, the other is not shown.
         is_shown = line.status in (states & ONLINE or ONLINE)
         if is_shown and (line.nnodes or line.status not in skipped):
             rows.append(line)
@@ -229,11 +229,11 @@ def _print_lines(args, formats, subcommand, wanted, skip_empty):
 
 
 def list_status(args):
-    """How many ranks are in use, excluded or drained."""
+    """List ranks by state."""
     wanted = args.states or ",".join(SHOWN_STATES)
     _print_lines(args, STATUS_FORMATS, "status", wanted, args.skip_empty or not args.states)
 
 
 def drained(args):
-    """The ranks that are drained; those that a job still holds are ``draining``."""
+    """List the drained ranks; a rank that a job still holds is ``draining``."""
     _print_lines(args, DRAIN_FORMATS, "drain", "drain", True)

@@ -17,7 +17,7 @@ class Placed(NamedTuple):
 
 
 def slot_shape(resources):
-    """(slots per node or None, cores per slot) of a jobspec's resources, as far as specified."""
+    """Return (slots per node or None, cores per slot) of a jobspec's resources."""
 
     def first_slot(vertices, on_node, factor):
         for vertex in vertices:

@@ -100,13 +100,13 @@ class LocalJob(ExecJob):
         return path
 
     def _fail(self, note, status):
-        """The job shell gives up before it has started a task, and ends with a wait status."""
+        """End the job shell with a wait status before it has started a task."""
         self.answer("start", {})
         self._raise(note)
         self._end(status)
 
     def _raise(self, note):
-        """The last message of the job shell, which is the job's exception."""
+        """Log the last message of the job shell, and raise it as the job's exception."""
         if self._output is not None:
             self._output.log(note, LOG_EMERG)
         self.answer("exception", {"severity": 0, "type": "exec", "note": note})
@@ -156,7 +156,7 @@ class LocalJob(ExecJob):
             self._end(max(self._codes.values()) << 8)
 
     def _cannot_start(self, task, command, exc):
-        """A task could not be started: end the job."""
+        """End the job: a task could not be started."""
         missing = isinstance(exc, FileNotFoundError)
         self._codes[task.rank] = NOT_FOUND if missing else NOT_EXECUTABLE
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
@@ -217,7 +217,7 @@ class LocalJob(ExecJob):
     # -- ending --------------------------------------------------------------------------------------
 
     def _end(self, status):
-        """All tasks have ended, or none could be started; the job ends with a wait status."""
+        """End the job with a wait status: all tasks have ended, or none could be started."""
         if self._over:
             return
         self._over = True

@@ -49,7 +49,7 @@ class ExecJob:
         self.service.respond(self.msg, {"id": self.id, "type": kind, "data": data})
 
     def lost(self, ranks):
-        """These broker ranks (a set) are gone; a job that runs there ends."""
+        """End the job if it runs on any of these broker ranks (a set), which are gone."""
         for rank, host in zip(rset.ranks(self.R), rset.hosts(self.R)):
             if rank in ranks:
                 note = f"lost contact with {host} (rank {rank})"
@@ -58,14 +58,14 @@ class ExecJob:
                 return
 
     def finish(self, status, *events):
-        """The job has ended with a wait status; `events` are for the eventlog of its execution."""
+        """Report the end of the job, with a wait status; `events` are for the eventlog of its execution."""
         events = (*events, ("complete", {"status": status}), ("done", None))
         self.service.append(self.id, "exec.eventlog", *events)
         self.answer("finish", {"status": status})
         self.release()
 
     def release(self):
-        """The last response: execution is done with all ranks."""
+        """Send the last response: execution is done with all ranks."""
         self.answer("release", {"ranks": idset.text(rset.ranks(self.R)), "final": True})
         self.service.ended(self)
 

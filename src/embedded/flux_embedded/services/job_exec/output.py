@@ -90,7 +90,7 @@ class Output:
             self._log([("data", _data(stream, task, line)) for line in lines])
 
     def log(self, message, level):
-        """A message of the shell; LOG_EMERG: it gives up."""
+        """Log a message of the shell; LOG_EMERG: its last one."""
         self._log([("log", {"rank": 0, "level": level, "message": message})])
 
     def close(self):

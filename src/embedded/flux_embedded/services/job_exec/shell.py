@@ -17,7 +17,7 @@ _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
 
 
 def limits(rlimit):
-    """The soft limits of the shell option ``rlimit`` that differ from this process's: [(resource, (soft, hard))].
+    """Return the limits of the shell option ``rlimit`` that differ from this process's: [(resource, (soft, hard))].
 
     Raises:
         ValueError: one is unknown, or no number
@@ -36,14 +36,14 @@ def limits(rlimit):
 
 
 def warning(option):
-    """(seconds, signal) of the shell option ``signal``: the tasks get the signal that long before the job expires; 0 s: never."""
+    """Return (seconds, signal) of the shell option ``signal``: the tasks get the signal so long before the job expires; 0: never."""
     if not option:
         return 0.0, signal.SIGUSR1
     return float(option["timeleft"]), signal.Signals(option["signum"])
 
 
 class Directory:
-    """The directory of one job, with its files, from before its first task until after its last.
+    """The directory of one job with its files, which exists while tasks run.
 
     It is `name` in `rundir`, or a unique one for temporary files without a `rundir`. `files` has the entries of
     ``attributes.system.files``; ValueError if one is malformed, or leads out of the directory.

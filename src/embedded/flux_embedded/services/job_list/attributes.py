@@ -10,7 +10,7 @@ from flux_engine.formats.states import CLEANUP, INACTIVE
 
 
 def attributes(job, names):
-    """{name: value} of those of `names` that the job has; id always."""
+    """Return {name: value} of the job's attributes among `names`, and its id."""
     found = {"id": job.id}
     for name in names:
         getter = GETTERS.get(name)
@@ -22,7 +22,7 @@ def attributes(job, names):
 
 
 def name_of(job):
-    """Its name, or that of its command."""
+    """Return the job's name, by default that of its command."""
     name = lookup_path(job.jobspec, "attributes.system.job.name")
     if name and isinstance(name, str):
         return name
@@ -48,7 +48,7 @@ def _size(job):
         elif (is_per_core and nodes) or any(
             one.get("exclusive") for one, _ in walk(job.jobspec["resources"])
         ):
-            cores = 0  # all of each node: R tells how many
+            cores = 0  # whole nodes: their numbers of cores are in R
         if per:
             ntasks = (cores if is_per_core else nodes) * per.get("count", 1)
         else:

@@ -66,7 +66,7 @@ def _queue(values, parents):
 
 
 def _held(name, read, of_R):
-    """A test of what a job holds: `read` makes a list of an item of the constraint, `of_R` of the job's R."""
+    """Return a compiler of an operator on a job's resources: `read` lists the resources in a value, `of_R` those in R."""
 
     def compiled(values):
         check(values, [str], name)
@@ -77,7 +77,7 @@ def _held(name, read, of_R):
 
 
 def _mask_of(values, names):
-    """The bits of states or results, each of which is a number or a name."""
+    """Return the bit mask of states or results, given as numbers or names."""
     mask = 0
     for value in values:
         number = names.get(value.lower()) if isinstance(value, str) else value

@@ -162,7 +162,7 @@ def _attrs_of(attrs):
 
 
 def _start_of(job):
-    # One that never ran is listed by the time of its cleanup.
+    # A job that never ran is listed by the time of its cleanup.
     return job.times.get(RUN) or job.times[CLEANUP]
 
 

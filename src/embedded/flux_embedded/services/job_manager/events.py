@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Posting of job events: the per-job queue, the eventlog, the journal and the messages sent afterwards.
 
-An event posted to a job that is idle is processed at once, with all that follows from it; one posted
-to a job in the middle of that (also from a plugin's callback) waits its turn in the job's queue.
+An event posted to an idle job is processed at once, with all its consequences; one posted to a job
+that is being processed (also from a plugin's callback) is queued.
 
 Changes of the KVS are collected and committed together; messages caused by an event are kept in
 `outbox` until then. So no action is visible before the event that announces it.
@@ -34,7 +34,7 @@ class Events:
     def __init__(self, service):
         self.service = service
         self.readers = service.keep()  # requests for the journal
-        self.puts = []  # changes of the KVS that are to be committed
+        self.puts = []  # changes of the KVS to commit
         self.outbox = []
         self.journal = []
         self.nesting = 0

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Housekeeping: a script on each node after a job, before the node is given to another.
+"""Housekeeping: a script run on each node of a job after its end, before another job gets the node.
 
 It is in no RFC. The configuration is that of a real Flux: ``[job-manager.housekeeping]`` with ``command`` (array
 of string) and ``release-after`` (FSD). The job's ``free`` event is posted when its resources are handed
 over to housekeeping, so the job may be INACTIVE while housekeeping runs on its nodes.
 
-Without ``release-after`` all ranks are freed together when the last script has ended. With it, those
-that have ended by that time are freed then, and each later one when it ends.
+Without ``release-after`` all ranks are freed together when the last script has ended. With it, the
+ranks whose script has ended by then are freed at that time, and each other one when its script ends.
 
 The scripts are run by the execution service (``job-exec.script``). Under the virtual clock they
 are not run but take ``mock-duration`` (ours: an FSD, default 0, or a table of rank to FSD).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""How jobs come to the job manager: from ingest, and at its start from the KVS.
+"""Intake of jobs: from ingest, and at the start from the KVS.
 
 ``submit`` ``{"jobs": [{id, userid, urgency, flags, t_submit, jobspec}, ...]}`` -> ``{"errors": [[id, text], ...]}``: jobs whose
 jobspec and ``submit`` event are in the KVS already, and those that were refused; ingest removes their data.

@@ -100,7 +100,7 @@ class Job(SchedulableJob):
         return bool(self.posted & event_bit(name))
 
     def apply(self, event):
-        """Take in an event, a dict with timestamp, name and perhaps context; returns the state before."""
+        """Apply an event, a dict with timestamp, name and perhaps context. Return the former state."""
         name = event["name"]
         context = event.get("context")
         before = self.state

@@ -50,7 +50,7 @@ class Life(Part):
     # -- entering states -------------------------------------------------------------------------
 
     def depend(self, job, event=None, out=None):
-        """Let a job in DEPEND go on if nothing holds it any more."""
+        """Post ``depend`` for a job in DEPEND without open dependencies."""
         if job.state == states.DEPEND and not job.has_open_dependency and not job.queue:
             self.events.post(job, "depend")
 
@@ -61,7 +61,7 @@ class Life(Part):
         self._take_priority(job, out)
 
     def _take_priority(self, job, out):
-        """Post the priority fixed by the urgency of a job, or set by plugins, if it has changed."""
+        """Post the priority of a job, fixed by its urgency or set by plugins, if it has changed."""
         if job.urgency in FIXED:
             priority = 0 if job.urgency == states.URGENCY_HOLD else states.PRIORITY_MAX
         else:
@@ -143,7 +143,7 @@ class Life(Part):
             self.service.sched.give_back(job.id, rset.fragment(job.R, new), final)
 
     def alloc_ended(self, job):
-        """The scheduler gave up its request for a job that may have left SCHED meanwhile."""
+        """Continue a job whose request was withdrawn; it may have left SCHED meanwhile."""
         if job.state == states.CLEANUP:
             self._advance_cleanup(job)
 

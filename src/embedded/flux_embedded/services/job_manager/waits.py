@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Requests that are answered when jobs have ended: wait, drain, idle.
+"""Requests answered at the end of jobs: wait, drain, idle.
 
 ==========  ==========================================================================================
 wait        ``{id}`` -> ``{id, success, errstr}`` when that waitable job, or any (-1), is inactive; each
@@ -22,7 +22,7 @@ NONE_LEFT = "there are no more waitable jobs"
 
 
 class Waits(Part):
-    """Waiting requests, and waitable jobs that were not waited for yet."""
+    """The open requests, and the waitable jobs not waited for yet."""
 
     def __init__(self, service):
         super().__init__(service)

@@ -116,7 +116,7 @@ class Host:
         self.plugin_resources.end(_drop_future)
 
     def _finish(self, perilog, status, note):
-        """Finish a prolog or an epilog in its plugin's place; a job whose prolog has failed does not run."""
+        """Finish a prolog or an epilog on behalf of its plugin; a job whose prolog has failed does not run."""
         job = self._job(perilog.id)
         if note is not None:
             severity = 0 if perilog.kind == "prolog" else 1

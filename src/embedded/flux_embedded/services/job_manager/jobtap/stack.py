@@ -130,7 +130,7 @@ class Jobtap(Part):
         return out
 
     def _go_on(self, job):
-        """Process the events that callbacks have posted."""
+        """Process the events posted by callbacks."""
         if job is not None and job.queue and not (job.busy or job.hold):
             self.events.drain(job)
 
@@ -359,7 +359,7 @@ class Jobtap(Part):
             self.call(job, topic, mine, **more)
 
     def remove(self, pattern):
-        """Remove the plugins that match a name, ``all`` or a glob, builtins only by one with a dot; ENOENT if none does."""
+        """Remove the plugins that match a name, ``all`` or a glob; builtins only match one with a dot. OSError ENOENT: none matches."""
         glob = "*" if pattern == "all" else pattern
         matches = [
             plugin
@@ -373,7 +373,7 @@ class Jobtap(Part):
             self._drop(plugin)
 
     def _ask(self, plugin, topic, args):
-        """The answer of one plugin to a topic that is about no job; None if it has no handler."""
+        """Return the answer of one plugin to a topic not about a job; None without a handler."""
         callback = plugin.handlers.find(topic)
         if callback is None:
             return None
@@ -475,7 +475,7 @@ def _dependencies(job):
 
 
 def _why_no_R(job, topic):
-    """The reason why an answer may not have an R; None if it may."""
+    """Return why an answer may not have an R, or None if it may."""
     if job is None or not topic.startswith("job."):
         return None
     if topic != "job.state.sched":
@@ -488,7 +488,7 @@ def _why_no_R(job, topic):
 
 
 def _release(views):
-    """A call has ended, or its args are out of date: args that a plugin has kept keep their values."""
+    """Release the args of a call that has ended or changed the jobspec; args kept by a plugin keep their values."""
     while views:
         args = views.pop()
         args.release(sys.getrefcount(args) > 2)  # two references are ours
