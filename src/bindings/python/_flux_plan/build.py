@@ -9,7 +9,7 @@ missing); without --output-dir it goes where it is found from a source tree: bes
 Nothing is written outside DIR and a temporary directory, so the source tree may be read-only. The
 compiler is that of CC, else cc; CFLAGS count.
 
-``--check`` builds nothing: it reports on one line the parts present or missing. Exit status: 0
+``--check`` builds nothing: it prints one line about the parts present or missing. Exit status: 0
 done; 1 something is missing (the message says what to install); 2 usage.
 """
 

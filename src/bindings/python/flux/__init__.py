@@ -27,7 +27,7 @@ if not (
 else:
     _directory: str = importlib.import_module("_flux").bindings()
     __path__ = [os.path.dirname(os.path.abspath(__file__)), os.path.join(_directory, "flux")]
-    # What the package imports besides lies beside it.
+    # Other packages that it imports lie beside it.
     sys.path.append(_directory)
 
 

@@ -12,7 +12,7 @@ treats all alike. A rule is called when:
   changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
   (`~AdmissionRule.hello`).
 
-A rule that counts what jobs hold, such as a limit
+A rule that counts the resources of jobs, such as a limit
 (`flux.scheduler.site_policy.counting.CountingRule`), enters bounds for a job instead: it is asked
 only while one of them is exceeded.
 
@@ -55,7 +55,7 @@ class Deferral(NamedTuple):
             by it
         instead: from a counting rule's ``second_look``: alternative requests to try, for less or
             for other ranks
-        over: of a limit: what is exceeded
+        over: of a limit: the exceeded quantity
     """
 
     reason: str | Callable[[], str]

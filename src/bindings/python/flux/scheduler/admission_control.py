@@ -201,7 +201,7 @@ OLDER_NAMES = {
     "forget": "cancel",
 }
 
-#: Methods that are not called any more, and what replaces them.
+#: Methods that are no longer called -> their replacements.
 FORMER_METHODS = {
     "taken_back": "the pool offers what check() lets start",
     "config_changed": "a TableRule has configure()",
@@ -334,7 +334,7 @@ class AdmissionControl:
         self.engaged = bool(engaged)
         self._checking = self._overriding(AdmissionRule.check, engaged)
         giving = [rule for rule in engaged if isinstance(rule, GivingRule)]
-        #: those of the library that count what jobs hold (`site_policy.counting.CountingRule`)
+        #: the library's rules that count the resources of jobs (`site_policy.counting.CountingRule`)
         counting: list[Any] = [
             rule for rule in engaged if getattr(rule, "counted", None) is self.counted
         ]
@@ -343,7 +343,7 @@ class AdmissionControl:
         self._starting = self._overriding(AdmissionRule.start, engaged)
         self._freeing = self._overriding(AdmissionRule.free, engaged)
         self._promise_checks = self._overriding(GivingRule.keeps_promise, giving)
-        #: the rules that look at what the pool offers
+        #: the rules that examine the pool's offer
         self.second_looks = [rule for rule in counting if hasattr(rule, "second_look")]
         if counting != self._counting:
             self._counting = counting
@@ -771,7 +771,7 @@ class AdmissionControl:
                 yield jobid, self.own_ends.get(jobid, end)
 
     def note_holding(self, jobid: int, held: Holding) -> None:
-        """Note what a running job holds: ranks have left, or are about to."""
+        """Note the resources of a running job: ranks have left, or are about to."""
         self.counted.setdefault(jobid, Counted(-1)).held = held
 
     def why(self, job: PendingJob) -> Cause | None:

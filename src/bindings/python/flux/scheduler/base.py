@@ -387,7 +387,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
 
     def _request_schedule(self) -> None:
         """Request a pass after an event: calls `start_schedule` if there is work."""
-        make_room()  # also where requests are withdrawn: what is kept of them is bounded
+        make_room()  # also where requests are withdrawn: the memory kept for them is bounded
         self._passes.request()
 
     #: Whether a pass is to begin; an override of `start_schedule` may set it for its own use.

@@ -390,7 +390,7 @@ class RequestFacts:
 
     def least_of(self, request: Any) -> tuple[int, int, int]:
         """Return the minimum numbers of nodes, cores and GPUs that a request takes, regardless of
-        what is free; the number of nodes is 0 if it may share them with other jobs."""
+        the free ones; the number of nodes is 0 if it may share them with other jobs."""
         shape = getattr(request, "shape", None)
         least = self._leasts.get(shape)
         if least is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Trials: what a job would get if some running jobs had ended, or promises did not count, on a copy of the
-plan and its pool."""
+"""Trials: the resources that a job would get if some running jobs had ended, or promises did not count, on
+a copy of the plan and its pool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Trial:
 
     Args:
         plan (Plan): the plan
-        request: what a job requests that is to start now
+        request: the request of a job that is to start now
         longer (float): seconds that resources are kept for it before it runs
         yielding: ids of jobs whose promises do not count, such as its own
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""A call of the command ``flux simulate``: its runs, its files and what it prints."""
+"""A call of the command ``flux simulate``: its runs, files and output."""
 
 import contextlib
 import json

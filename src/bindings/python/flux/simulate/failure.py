@@ -24,7 +24,7 @@ from flux_engine.resource.state import ResourceState
 TRACEBACK = "Traceback (most recent call last):"
 
 
-#: Beginnings of what the loader prints of a file that it cannot execute: of a syntax error, and of a missing entry point.
+#: Prefixes of the loader's messages about a file that it cannot execute: a syntax error, a missing entry point.
 LOADER_ERRORS = ('  File "', f"flux-{LOADER}.py: ")
 
 

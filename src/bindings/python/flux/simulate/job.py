@@ -173,7 +173,7 @@ def jobspec(job, queue: Optional[str] = None, constraints: Optional[dict] = None
     given = extra.get("jobspec")
     if given is not None:
         system = dict(system_of(job))
-        # A job arrives when what it depended on had ended.
+        # A job arrives when its dependencies had been met.
         for name in ("environment", "dependencies"):
             system.pop(name, None)
         resources, tasks = given["resources"], given.get("tasks", _TASKS)

@@ -5,7 +5,7 @@ Files:
 
 - ``plan.py``: the interface of a plan, and the theory. Start here.
 - ``counted_strategy.py`` and ``bound_strategy.py``: the two ways to keep promises; the latter has the
-  pool's jobs and requests in terms of availability. ``strategy.py``: what they have in common.
+  pool's jobs and requests in terms of availability. ``strategy.py``: their base class.
 - ``timeline.py``: numbers of free units over time, and moves of promises in them to earlier times.
 - ``availability.py``: the definition of room on ranks over time, and of whether bound promises can
   be kept. ``plain_availability.py``: it, with numbered uses.

@@ -157,7 +157,7 @@ class RoomOnRanks:
                 return within.groups.masks
         return ()
 
-    # -- what is free -------------------------------------------------------
+    # -- free resources -----------------------------------------------------
 
     def closed(self, claimant: Claimant | None, start: float, end: float) -> int:
         """Return a mask of the ranks that other jobs' claims keep from a claimant at some moment of

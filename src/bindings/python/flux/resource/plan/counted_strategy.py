@@ -217,7 +217,7 @@ class CountedProfile:
 
 
 class CountedStrategy(Strategy):
-    """Promises as counts of units; see `Strategy` for what is common.
+    """Promises as counts of units; see `Strategy` for the methods of both strategies.
 
     Args:
         pool (PoolWithView): with a view.

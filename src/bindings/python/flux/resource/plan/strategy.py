@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the two ways to keep promises have in common.
+"""The base class of the two strategies to keep promises.
 
 ``CountedStrategy``, where each method is documented, counts units, ``BoundStrategy`` binds promises
 to ranks; the theory is in ``plan.py``, with the switch between them.

@@ -275,8 +275,8 @@ class BackfillByLatestStart(BackfillByRank):
             told.update(selection_type="backfilled", backfill=self._overtaken.name)
         policy.start_or_deny(job, alloc, **told)
         if now > when + GRACE_S and self._void is None:
-            # It will end later than promised, which may delay others. The new plan needs what rules
-            # enter at the start.
+            # It will end later than promised, which may delay others. The new plan needs the entries
+            # of rules at the start.
             self._void = "late"
             policy.planning.renew()
 

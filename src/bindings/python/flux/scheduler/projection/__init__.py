@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Projections: the scheduler's own decisions on a copy of its state, run ahead in virtual time.
 
-``sched.when``, estimates and the reasons derived from them depend on what happens if all jobs run
-to their limits and no other arrives. The scheduler itself computes it. Its process is forked, which
+``sched.when``, estimates and the reasons derived from them assume that all jobs run to their limits
+and no other arrives. The scheduler itself computes the outcome. Its process is forked, which
 copies the state of the pool, the policy and every rule, including a site's; in the copy time is
 virtual and jobs end at their limits; and the same code decides. So a prediction and the actual
 start cannot disagree.

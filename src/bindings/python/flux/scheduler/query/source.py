@@ -106,7 +106,7 @@ class QuerySource:
 
 
 def fewest(found: list[list[tuple[int, float]]]) -> list[tuple[int, float]]:
-    """Return the steps of what is free in all of several plans."""
+    """Return the steps of the resources free in all of several plans."""
     steps: list[tuple[int, float]] = []
     for time in sorted({until for some in found for _, until in some}):
         count = min(max([n for n, until in some if until >= time], default=0) for some in found)

@@ -302,7 +302,7 @@ class ReservationState:
     ranks: int = 0  # mask of the chosen ranks; 0 before it begins, unless pinned
     # id of the allocation that keeps their free part; in a list, which is empty if there is none
     placeholder: list[int] = field(default_factory=list)
-    # what the plan keeps -> its id there
+    # part kept in the plan -> its id there
     planned: dict[Part, int] = field(default_factory=dict)
     inside: set[int] = field(default_factory=set)  # ids of the running jobs started in the window
     warned: str = ""
@@ -367,8 +367,8 @@ class ReservationState:
     # -- planned windows ---------------------------------------------------------------------------
 
     def update_plan(self) -> bool:
-        """Enter what is to be kept for it into the plan through which jobs start, and withdraw the
-        rest. Return whether all that was entered is free at its time.
+        """Enter the parts to keep for it into the plan through which jobs start, and withdraw the
+        others. Return whether all entered parts are free at their times.
 
         A window has a fixed start. Nodes that are in use then are kept as well, so that no other
         job starts on them.
@@ -388,7 +388,7 @@ class ReservationState:
         return is_free
 
     def _parts(self) -> Iterator[Part]:
-        """Yield what is to be kept: the nodes missing from the active window, so that no job starts
+        """Yield the parts to keep: the nodes missing from the active window, so that no job starts
         on them when they are freed, and the next windows; the last of many without an end."""
         window: Window | None = None if self.window is OVER else self.window
         wanted, chosen = self.wanted, self.ranks if self.pinned else 0

@@ -119,7 +119,7 @@ def period_of(period: str, zone: tzinfo, when: float) -> tuple[float, float]:
 
 
 class Charge(NamedTuple):
-    """What a job needs of budgets."""
+    """The needs of a job in budgets."""
 
     rates: Amounts  # its minimum numbers of nodes, cores and GPUs; 0 of all if it was found running
     limit: float  # its time limit in seconds
@@ -169,7 +169,7 @@ class Account(ScopedUse):
     ) -> list[float]:
         now = self.rule.now()
         rates = needs.rates if held is None else held[1:]
-        # What it does not use may be used up.
+        # An exhausted dimension does not matter to a job that does not use it.
         return [self.needs(rate, needs.limit, now) if rate else -inf for rate in rates]
 
     def needs_pending(self, needs: Charge) -> list[tuple[int, float]]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Rules that count what jobs hold: limits, budgets, licences and fair share.
+"""Rules that count the resources of jobs: limits, budgets, licences and fair share.
 
 A job counts in a `Use` of each entry of the table that applies to it: from its request with its
-minimum, and from its start to its final ``sched.free`` with what it holds. The entries of limits
+minimum, and from its start to its final ``sched.free`` with its resources. The entries of limits
 and budgets have a `Scope`, which groups the jobs of a user, a bank or a queue by keys, and maxima.
 """
 
@@ -143,20 +143,20 @@ def read_scope(
 class Use:
     """The use of an entry by the jobs of one key.
 
-    What a job needs of it is recorded when the job comes (`Counted.needs`).
+    The needs of a job are recorded when its request arrives (`Counted.needs`).
 
     Attributes:
         rule (CountingRule): the entry's rule
         entry: the entry of the table
-        key (tuple): what these jobs have in common
+        key (tuple): the properties shared by these jobs
         jobs (int): number of pending and running jobs counted here, of a use that is not kept
         is_kept (bool): whether it is kept without jobs
         used (list): use per dimension
         bounds (list): (index of a dimension, maximum) of limited dimensions
         promised (list): the same, in which starts are promised: none in strict order
         assures (bool): whether jobs behind a promised one may have to leave it its share
-        pending (list): what all pending jobs may add together, per dimension in `promised`
-        waiting (dict): key of a deferral -> {use: what each of the jobs deferred with it needs}
+        pending (list): sum of the minimums of all pending jobs, per dimension in `promised`
+        waiting (dict): key of a deferral -> {use: the needs of each job deferred with it}
         lowest (list): the lowest maximum in a pending job's bounds, per dimension
     """
 
@@ -194,8 +194,8 @@ class Use:
     def adds(
         self, needs: Any, job: PendingJob | None = None, held: Holding | None = None
     ) -> Sequence[float]:
-        """Return what a job would add per dimension, with `held` or (None) its minimum; without
-        `job` at least."""
+        """Return the amount per dimension that a job would add, with `held` or (None) its minimum;
+        without `job` a lower bound."""
         added: Sequence[float] = needs
         return added
 
@@ -225,16 +225,16 @@ class Use:
             self.pending[at] += times * number
 
     def needs_pending(self, needs: Any) -> list[tuple[int, float]]:
-        """Return ``(index, number)`` of what a job adds to `pending`."""
+        """Return the pairs ``(index, number)`` that a pending job adds to `pending`."""
         return [(at, needs[at]) for at, _ in self.promised]
 
     def counts(self, needs: Any, held: Holding) -> list[tuple[int, int]]:
-        """Return ``(index, number)`` of what a job that holds `held` adds to `used`, apart from what
-        `note_held` counts."""
+        """Return the pairs ``(index, number)`` that a job with the resources `held` adds to `used`,
+        apart from those counted by `note_held`."""
         return []
 
     def notes(self, needs: Any, held: Holding) -> Any:
-        """Return what `note_held` needs to know of a job that holds `held`; None: it is not called."""
+        """Return the argument `noted` of `note_held` for a job that holds `held`; None: it is not called."""
         return None
 
     def note_held(self, jobid: int, record: Counted, noted: Any, sign: int, now: float) -> None:
@@ -314,19 +314,19 @@ class Denied(ValueError):
 
 
 class CountingRule(TableRule):
-    """Counts what jobs hold, by the entries of its table. Its `check` is called only while one of a
+    """Counts the resources of jobs, by the entries of its table. Its `check` is called only while one of a
     job's bounds (`Use.bounds_for`) is exceeded; when these change, it calls
     ``host.admission.recount()``. A subclass implements:
 
     - ``uses_of(userid, attributes)``: return the uses in which a job counts;
-    - ``read_job(job, uses, attributes)``: return what a new pending job needs of each of its uses, or
+    - ``read_job(job, uses, attributes)``: return the needs of a new pending job, by use, or
       raise ValueError if it can never run;
     - ``found(job, uses, attributes)``: the same of a job found running;
     - ``sentence(use, at, job)``: why too little is left for a job in a dimension; None: for any job;
     - ``defer(use, at, job, uses, held)``: return the deferral of a job, with these uses, for which
       too little is left of `use` in dimension `at`; unless that is a question
-      (``host.admission.is_question``), it is noted to wait (`wait`). `held`: what the pool offers
-      it; None: its minimum is too much.
+      (``host.admission.is_question``), it is noted to wait (`wait`). `held`: the pool's offer
+      to it; None: its minimum is too much.
 
     Attributes:
         are_promised (bool): whether a job that waits for another offer of the pool is readmitted
@@ -362,7 +362,7 @@ class CountingRule(TableRule):
             self._enter(job.jobid, userid, self.read_job(job, uses, attributes))
 
     def _enter(self, jobid: int, userid: int, uses: dict[Any, Any], pending: int = 1) -> Counted:
-        """Count a job, with what it needs of each of its uses. `pending`: 1 if it is pending, or 0."""
+        """Count a job in its uses, given with its needs of each. `pending`: 1 if it is pending, else 0."""
         record = self.counted.get(jobid)
         if record is None:
             record = self.counted[jobid] = Counted(userid)
@@ -394,14 +394,14 @@ class CountingRule(TableRule):
         record.tally = None
 
     def uses_by_id(self, jobid: int) -> dict[Any, Any]:
-        """Return the uses in which a job counts, with what it needs of each."""
+        """Return the uses in which a job counts, with its needs of each."""
         needs = self.counted[jobid].needs if jobid in self.counted else ()
         return {use: each for use, each in needs if use.rule.name == self.name}
 
     def counts_in(
         self, jobids: Iterable[int] | None = None
     ) -> Iterator[tuple[int, Counted, Any, Any]]:
-        """Yield (job id, its record, use, what it needs of that) of some jobs (None: all)."""
+        """Yield (job id, its record, use, its needs of that) of some jobs (None: all)."""
         for jobid in list(self.counted if jobids is None else jobids):
             record = self.counted.get(jobid)
             if record is not None:
@@ -505,7 +505,7 @@ class CountingRule(TableRule):
                 text = str(rule.sentence(use, at, None))
                 yield JobsOver(use.entry.name, text, "running", its)
         for one in pending:
-            job = copy(one)  # it keeps its request
+            job = copy(one)  # a copy: rules may change its request
             try:
                 rule.alloc(job, SystemAttributes.of_job(job))
             except ValueError as exc:

@@ -64,7 +64,7 @@ class Weights(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What jobs have used, in weighted seconds, at a time."""
+    """The past use by jobs, in weighted seconds, as of a time."""
 
     at: float  # seconds since the epoch
     by_associations: dict[Association, float]
@@ -118,7 +118,7 @@ class Associated(Use):
         return _grown(self.amount, self.rate, time - self.at, self.rule.half_life)
 
     def add_past(self, rates: Iterable[float], since: float, until: float) -> None:
-        """Add what was used in a time in the past."""
+        """Add the use at these rates in a past span of time."""
         rule, now = self.rule, self.rule.host.now()
         amount = _grown(0.0, rule.rate_of(rates), max(0.0, until - since), rule.half_life)
         self.amount, self.at = self.amount_at(now), now
@@ -421,7 +421,7 @@ def _is_association(key: tuple[Any, ...]) -> bool:
 
 
 def _grown(amount: float, rate: float, seconds: float, half_life: float) -> float:
-    """Return what is left of an amount after a time of use at a rate, with that use."""
+    """Return an amount after `seconds` of decay and of use at a rate, which decays as well."""
     left: float = 0.5 ** (seconds / half_life)
     return amount * left + rate * half_life / log(2) * (1.0 - left)
 

@@ -59,14 +59,14 @@ class Tally:
     """How a job with some needs is counted, pending or running. Jobs with equal needs share it.
 
     Args:
-        needs: each use in which it counts (`flux.scheduler.site_policy.counting.Use`), with what it
+        needs: each use in which it counts (`flux.scheduler.site_policy.counting.Use`), with its
             needs of it
-        held (Holding): what it holds, or of a pending job the minimum
+        held (Holding): its resources, or of a pending job the minimum
 
     Attributes:
         uses (list): the uses
         dropped (list): those of them that are dropped without jobs
-        told (list): ``(use, what it counts)`` of the uses whose `Use.note_held` is called
+        told (list): ``(use, noted)``, the uses whose `Use.note_held` is called with `noted`
         pending (list): ``(numbers, index, number)``: ``numbers[index]`` falls by `number` when it
             starts
         steps (list): ``(use, numbers, index, number)``: ``numbers[index]`` grows then, and falls when
@@ -112,8 +112,8 @@ class Counted:
     """The record of a job that rules count, or that holds resources on ranks that have left.
 
     Attributes:
-        needs (tuple): each `flux.scheduler.site_policy.counting.Use` in which the job counts, with what
-            it needs of it; the same object for jobs with one `Tally`
+        needs (tuple): each `flux.scheduler.site_policy.counting.Use` in which the job counts, with its
+            needs of it; the same object for jobs with one `Tally`
         userid (int): its user; -1 if unknown
         held (Holding or None): its resources; None while it is pending; without `ranks` if their
             numbers were known beforehand (`AdmissionControl.held_by`)

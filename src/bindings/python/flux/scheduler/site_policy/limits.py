@@ -155,7 +155,7 @@ class LimitUse(ScopedUse):
         return added
 
     def takes(self, job: PendingJob, held: Holding | None = None) -> Amount:
-        """Return what a job takes: `held`, or (None) the minimum. If it may share nodes, it can run
+        """Return the amount that a job takes: `held`, or (None) the minimum. If it may share nodes, it can run
         on those of other jobs of the key, but may request more nodes than these use."""
         if held is not None:
             own = 0 if self.ranks is None else self.ranks.ranks
@@ -399,7 +399,7 @@ class LimitRule(ScopedRule):
     def sentence(
         self, use: LimitUse, at: int, job: PendingJob | None, needs: int | None = None
     ) -> str:
-        """`needs`: of what the pool offers the job."""
+        """`needs`: the amount in the pool's offer to the job."""
         if job is None:
             return _sentence(use, at, 0)
         limit = use.entry

@@ -95,7 +95,7 @@ class UsageStore:
             ask_for_ended_jobs(self._host, errors, self.through, ATTRIBUTES, self._learn)
 
     def hello(self, job: RunningJob) -> None:
-        """Count what no scheduler has counted of a job found running."""
+        """Count the use by a job found running that no scheduler has counted yet."""
         self._found.add(job.jobid)
         since, now = max(self._host.running[job.jobid].start, self.through), self._host.now()
         held = self._host.admission.held_by(job.jobid)

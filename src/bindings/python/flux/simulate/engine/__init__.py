@@ -7,7 +7,7 @@ from flux.simulate.job import followers
 
 
 class Engine:
-    """What both have.
+    """The base of both engines.
 
     Args:
         jobs (list of Job): in order of submission

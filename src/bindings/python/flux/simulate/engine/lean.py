@@ -97,7 +97,7 @@ class LeanEngine(Engine):
         print(f"{self.name} {text}: it is at {where}", file=sys.stderr, flush=True)
 
     def run(self):
-        """Run until all jobs have ended, or no event is left. Raises what the module raises."""
+        """Run until all jobs have ended, or no event is left. Raises the exceptions of the module."""
         while True:
             # A host looks for these at the class of its handle.
             wants_odds = self.forecast or self.submitted is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The output directory of a call, and what earlier calls left in it."""
+"""The output directory of a call, and results of earlier calls in it."""
 
 import contextlib
 import fcntl

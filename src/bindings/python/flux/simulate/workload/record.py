@@ -61,7 +61,7 @@ class Notes:
             self.warnings.append(text)
 
     def count(self, what, line=None, number=1):
-        """Count an event of a job or line; `what` is to be read after a count."""
+        """Count an event of a job or line; `what`: its description, printed after the count."""
         self._counts.setdefault(what, [0, line])[0] += number
 
     def fact(self, text):

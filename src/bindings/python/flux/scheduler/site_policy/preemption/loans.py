@@ -231,7 +231,7 @@ class Loan(Preemption):
 
     def _objection(self, job: PendingJob) -> str | None:
         if self._host.admission.keeps_promise(job):
-            return None  # what it needs is in use until its promised time
+            return None  # its resources are in use until its promised time
         return super()._objection(job)
 
     def _spare_unneeded(self) -> None:

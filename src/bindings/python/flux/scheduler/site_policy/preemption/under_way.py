@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A current preemption, from the decision to the start of the taker, the job for which victims end:
-what its two kinds share, and the one for a job without a promise (`loans` has the other).
+the base class of its two kinds, and the kind for a job without a promise (`loans` has the other).
 
 The free part of the taker's *place* is kept for it, and more as victims free theirs, until it starts
 there. Others may use the rest of the same ranks.
@@ -85,7 +85,7 @@ class Preemption(Part):
         """Whether its victims run in promised time, and none was ended."""
         return self.in_promise and self.state in (LENT, WARNED)
 
-    # -- what the kinds of preemption do each in their own way -------------------------------------
+    # -- differences between the kinds of preemption -----------------------------------------------
 
     @abstractmethod
     def enter_record(self, record: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ class Preemption(Part):
 
     @abstractmethod
     def retry_start(self) -> None:
-        """Schedule what follows if the taker did not start when its last victim had ended."""
+        """Schedule the next step if the taker did not start when its last victim had ended."""
 
     @abstractmethod
     def _refused(self, jobid: int, why: str) -> None:
@@ -163,7 +163,7 @@ class Preemption(Part):
         self.placeholders = self._hold()
 
     def keep_if_free(self) -> None:
-        """Keep what others have freed on the taker's ranks, unless that breaks a promise."""
+        """Keep resources freed by others on the taker's ranks, unless that breaks a promise."""
         if self.keeps_ranks and not self._breaks_a_promise():
             self.keep()
 
@@ -180,7 +180,7 @@ class Preemption(Part):
     # -- running jobs ------------------------------------------------------------------------------
 
     def freed(self, jobid: int, final: bool) -> None:
-        """Keep what a victim has freed for the taker; called before any job is examined."""
+        """Keep the resources freed by a victim for the taker; called before any job is examined."""
         if final:
             self.held.discard(jobid)
             if jobid in self.ended:
@@ -318,8 +318,8 @@ class Preemption(Part):
     # -- the start of the taker --------------------------------------------------------------------
 
     def _alloc_checked(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Allocate resources to the taker; None: they are not free, and what is free of its place is
-        kept on. Raises JobDeferred if a rule refuses them."""
+        """Allocate resources to the taker; None: they are not free, and the free part of its place
+        stays kept. Raises JobDeferred if a rule refuses them."""
         self._host.placeholders.free(self.placeholders)
         try:
             alloc = self._alloc(job, plan)
@@ -537,8 +537,8 @@ class Eviction(Preemption):
         super().end(why)
 
     def _choose_place(self, at_deadline: bool = False) -> bool:
-        """Choose the place of the taker again, on its ranks: among what is kept for it, what victims
-        hold and, unless one of these was ended, what is free there. Return False if it does not
+        """Choose the place of the taker again, on its ranks: among the resources kept for it, those of
+        victims and, unless a victim was ended, the free ones there. Return False if it does not
         fit.
 
         Args:
