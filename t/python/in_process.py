@@ -8,7 +8,8 @@ import pytest
 from _flux.module import module_handle
 from flux_embedded.broker.instance import Instance
 from flux_engine.kernel.clock import VirtualClock
-from flux_engine.kernel.handle import Flux
+from flux_engine.kernel.handle import RPC_STREAMING, Flux
+from flux_engine.kernel.message import OWNER, OWNER_ROLES, ROLE_USER
 from flux_engine.kernel.task import Task
 
 
@@ -19,6 +20,28 @@ def raises(number, text=None):
         yield
     assert caught.value.errno == number
     assert text is None or caught.value.strerror == text
+
+
+class Stream:
+    """The responses to a streaming request, sent by a client of an instance; `errnum` and `text` of its end, else None."""
+
+    def __init__(self, client, topic, payload=None):
+        self.kernel = client.kernel
+        self.errnum = self.text = None
+        self.items = []
+        self.future = client.rpc(topic, payload, flags=RPC_STREAMING)
+
+    def take(self):
+        """Return the payloads received since the last call; `items` has all."""
+        self.kernel.run_until_idle()
+        before = len(self.items)
+        while self.errnum is None and self.future.is_ready():
+            try:
+                self.items.append(self.future.get())
+                self.future.reset()
+            except OSError as exc:
+                self.errnum, self.text = exc.errno, exc.strerror
+        return self.items[before:]
 
 
 class InProcess(Instance):
@@ -41,6 +64,11 @@ class InProcess(Instance):
         with pytest.raises(OSError) as caught:
             self.call(topic, payload, **kwargs)
         return caught.value.errno, caught.value.strerror
+
+    def as_user(self, userid=OWNER):
+        """Send further requests as a guest, or as the owner."""
+        task = self.handle.task
+        task.userid, task.rolemask = userid, OWNER_ROLES if userid == OWNER else ROLE_USER
 
     def client(self, name="client", **credentials):
         """Return another client."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 import pytest
 
-from flux.scheduler.testing import make_R
-
 
 @pytest.fixture
 def inst():
@@ -23,7 +21,7 @@ def sched(inst):
 @pytest.fixture
 def auto(inst):
     """`inst`, with a scheduler that gives each job resources at once."""
-    inst.load_sched(auto=lambda body: make_R(starttime=inst.kernel.time))
+    inst.load_sched(auto=True)
     return inst
 
 

@@ -22,7 +22,7 @@ class Scheduler(Service):
 
     Attributes:
         seen (list): (method, payload) of all requests
-        auto: None, or ``auto(body) -> R``: answer every alloc request at once
+        auto: None; True: give each job a core at once; or ``auto(body)`` returns its R
     """
 
     name = "sched"
@@ -60,7 +60,8 @@ class Scheduler(Service):
         self.seen.append(("alloc", msg.payload))
         self.requests[msg.body["id"]] = msg
         if self.auto is not None:
-            self.allocate(msg.body["id"], self.auto(msg.body))
+            R = None if self.auto is True else self.auto(msg.body)
+            self.allocate(msg.body["id"], R)
 
     @request("cancel", later=True)
     def _cancel(self, msg):
@@ -143,6 +144,20 @@ class JobsInstance(InProcess):
         """Submit a job; returns its id."""
         body = {"jobspec": spec or jobspec(**kwargs), "urgency": urgency, "flags": flags}
         return self.rpc("job-ingest.submit", body)["id"]
+
+    def update(self, id, **system):
+        """Update system attributes of a job."""
+        updates = {f"attributes.system.{key}": value for key, value in system.items()}
+        return self.rpc("job-manager.update", {"id": id, "updates": updates})
+
+    def urgency(self, id, urgency):
+        return self.rpc("job-manager.urgency", {"id": id, "urgency": urgency})
+
+    def jobtap(self, **request):
+        """Load or remove jobtap plugins, if asked; returns the names of all."""
+        if request:
+            self.rpc("job-manager.jobtap", request)
+        return self.rpc("job-manager.jobtap", {"query_only": True})["plugins"]
 
     def cancel(self, id, **kwargs):
         self.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0, **kwargs})

@@ -7,7 +7,6 @@ import pytest
 from jobs_instance import ALL
 
 from flux.scheduler.testing import make_R
-from flux_engine.kernel.message import OWNER
 
 SCHED, RUN, INACTIVE = 8, 16, 64
 
@@ -19,14 +18,6 @@ def error(inst, topic, payload):
     with pytest.raises(OSError) as caught:
         inst.rpc(f"job-manager.{topic}", payload)
     return caught.value.errno, caught.value.strerror
-
-
-def as_guest(inst, userid=1234):
-    inst.handle.task.userid, inst.handle.task.rolemask = userid, 2
-
-
-def as_owner(inst):
-    inst.handle.task.userid, inst.handle.task.rolemask = OWNER, 5
 
 
 # -- exceptions --------------------------------------------------------------------------------
@@ -46,7 +37,7 @@ def test_bad_exception(inst, body):
 
 
 def test_raiseall(inst):
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     running = inst.submit(run_duration=100)
     inst.sched.auto = None
     pending = [inst.submit() for _ in range(3)]
@@ -64,7 +55,7 @@ def test_raiseall(inst):
 
 def test_guests_and_other_peoples_jobs(inst):
     mine = inst.submit()
-    as_guest(inst)
+    inst.as_user(1234)
     theirs = inst.submit()
     for topic, body in (
         ("raise", {"type": "cancel", "severity": 0}), ("urgency", {"urgency": 1}), ("memo", {"memo": {"a": 1}}),
@@ -72,14 +63,14 @@ def test_guests_and_other_peoples_jobs(inst):
     ):  # fmt: skip
         assert error(inst, topic, {"id": mine, **body})[0] == errno.EPERM
     assert error(inst, "urgency", {"id": theirs, "urgency": 17})[0] == errno.EPERM
-    assert inst.rpc("job-manager.urgency", {"id": theirs, "urgency": 5}) == {"old_urgency": 16}
+    assert inst.urgency(theirs, 5) == {"old_urgency": 16}
     body = {"dry_run": False, "states": 62, "type": "cancel", "severity": 0}
     text = "guests can only raise exceptions on their own jobs"
     assert error(inst, "raiseall", {**body, "userid": -1}) == (errno.EPERM, text)
     assert inst.rpc("job-manager.raiseall", {**body, "userid": 1234})["count"] == 1
     assert error(inst, "queue-start", {"start": False, "all": True})[0] == errno.EPERM
     assert error(inst, "submit", {"jobs": []})[0] == errno.EPERM
-    as_owner(inst)
+    inst.as_user()
     assert inst.state(mine) == SCHED
 
 
@@ -90,7 +81,7 @@ def test_urgency_range(inst):
         assert error(inst, "urgency", {"id": id, "urgency": urgency}) == out_of_range
     for urgency in ("x", 1.5, True):
         assert error(inst, "urgency", {"id": id, "urgency": urgency})[0] == errno.EPROTO
-    assert inst.rpc("job-manager.urgency", {"id": id, "urgency": 20}) == {"old_urgency": 16}
+    assert inst.urgency(id, 20) == {"old_urgency": 16}
 
 
 # -- waiting ----------------------------------------------------------------------------------------------
@@ -149,7 +140,7 @@ def test_wait_tells_how_a_job_ended(inst, status, text, auto):
 
 
 def test_drain_and_idle(inst):
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     assert inst.rpc("job-manager.drain") is None
     inst.submit(run_duration=2)
     inst.sched.auto = None
@@ -340,10 +331,10 @@ def test_status_of_a_virtual_queue(virtual):
 
 def test_a_job_moved_to_a_virtual_queue_gets_the_constraint_of_the_parent(virtual):
     id = virtual.submit(queue="b")
-    virtual.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": "v"}})
+    virtual.update(id, queue="v")
     system = virtual.jm.jobs.find(id).jobspec["attributes"]["system"]
     assert (system["queue"], system["constraints"]) == ("v", {"properties": ["x"]})
-    virtual.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": "a"}})
+    virtual.update(id, queue="a")
     system = virtual.jm.jobs.find(id).jobspec["attributes"]["system"]
     assert (system["queue"], system["constraints"]) == ("a", {"properties": ["x"]})
 
@@ -375,16 +366,12 @@ def test_bad_policy(inst, policy, text):
 
 @pytest.mark.parametrize("plugins", [3, [3], [{"load": "nosuch.so"}]])
 def test_plugins_of_the_configuration_are_a_matter_of_the_start(inst, plugins):
-    before = inst.rpc("job-manager.jobtap", {"query_only": True})
+    before = inst.jobtap()
     inst.rpc("config.load", {"job-manager": {"plugins": plugins}})
-    assert inst.rpc("job-manager.jobtap", {"query_only": True}) == before
+    assert inst.jobtap() == before
 
 
 # -- update of the queue ---------------------------------------------------------------------------------------------
-
-
-def move(inst, id, name):
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.queue": name}})
 
 
 def test_update_queue(queues):
@@ -392,12 +379,12 @@ def test_update_queue(queues):
     switch(queues, True, all=True)
     id = queues.submit(queue="a")
     queues.sched.seen.clear()
-    move(queues, id, "b")
+    queues.update(id, queue="b")
     assert queues.sched.methods_seen() == ["check", "prioritize", "cancel", "alloc"]
     system = queues.sched.of("alloc")[0]["jobspec"]["attributes"]["system"]
     assert (system["queue"], system["constraints"]) == ("b", {})
     assert queues.sched.of("check")[0]["jobspec"]["attributes"]["system"] == system
-    move(queues, id, "a")
+    queues.update(id, queue="a")
     system = queues.jm.jobs.active[id].jobspec["attributes"]["system"]
     assert system["constraints"] == {"properties": ["x"]}
     updates = [
@@ -415,7 +402,7 @@ def test_jobs_of_a_removed_queue_stay_with_the_scheduler(queues):
     left = {name: queue for name, queue in CONFIG["queues"].items() if name != "b"}
     queues.rpc("config.load", {"queues": left})
     switch(queues, False, "a")
-    queues.rpc("job-manager.urgency", {"id": held, "urgency": 16})
+    queues.urgency(held, 16)
     assert queues.sched.methods_seen() == []
     queues.sched.allocate(before)
     queues.run()
@@ -434,24 +421,24 @@ def test_update_queue_refused(queues):
         (3, "plugin args unpack failed"),
     ):
         with pytest.raises(OSError, match=text):
-            move(queues, id, name)
+            queues.update(id, queue=name)
     other = queues.submit(queue="a", constraints={"ranks": ["0"]})
     both = {"and": [{"ranks": ["0"]}, {"properties": ["x"]}]}
     assert queues.jm.jobs.active[other].jobspec["attributes"]["system"]["constraints"] == both
     with pytest.raises(OSError, match="job appears to have non-queue constraints"):
-        move(queues, other, "b")
+        queues.update(other, queue="b")
     change = {"enable": False, "all": False, "name": "b", "reason": "full"}
     queues.rpc("job-manager.queue-enable", change)
     with pytest.raises(OSError, match="queue b is currently disabled"):
-        move(queues, id, "b")
+        queues.update(id, queue="b")
     queues.rpc("job-manager.queue-enable", {**change, "enable": True})
     queues.sched.infeasible = "too big for b"
     with pytest.raises(OSError, match="too big for b"):
-        move(queues, id, "b")
+        queues.update(id, queue="b")
     queues.sched.allocate(id)
     queues.run()
     with pytest.raises(OSError, match="update of queue for running job not supported"):
-        move(queues, id, "b")
+        queues.update(id, queue="b")
 
 
 # -- dependencies, as builtin plugins ------------------------------------------------------------------------------------
@@ -505,7 +492,7 @@ def finish(inst, id, ending):
     if ending == "cancel-pending":
         inst.cancel(id)
         return
-    inst.rpc("job-manager.urgency", {"id": id, "urgency": 16})
+    inst.urgency(id, 16)
     inst.sched.auto = None
     if ending != "start":
         inst.advance(6)
@@ -561,22 +548,20 @@ def test_update_duration(inst):
     for value in (-1, "x", True, None, [1]):
         text = "duration must not be negative" if value == -1 else "plugin args unpack failed"
         with pytest.raises(OSError, match=text):
-            inst.rpc(
-                "job-manager.update", {"id": id, "updates": {"attributes.system.duration": value}}
-            )
+            inst.update(id, duration=value)
 
 
 def test_updates_of_a_job_with_resources(auto, p):
     """The duration cannot end before now, nor be changed by guests; in CLEANUP nothing can."""
     p.add_handler("job.state.cleanup", lambda p, topic, args: p.epilog_start("never ends"))
     mine = auto.submit(duration=600, run_duration=100)
-    as_guest(auto)
+    auto.as_user(1234)
     theirs = auto.submit(duration=600, run_duration=100)
     auto.advance(50)
     update = {"updates": {"attributes.system.duration": 40}}
     text = "only the instance owner can update the duration of a running job"
     assert error(auto, "update", {"id": theirs, **update}) == (errno.EINVAL, text)
-    as_owner(auto)
+    auto.as_user()
     text = "requested duration places job expiration in the past"
     assert error(auto, "update", {"id": mine, **update}) == (errno.EINVAL, text)
     other = {"updates": {"attributes.system.shell": {}}}
@@ -591,9 +576,9 @@ def test_owner_may_exceed_limits_others_may_not(inst):
     id = inst.submit(duration=60)
     update = {"updates": {"attributes.system.duration": 7200}}
     inst.rpc("job-manager.update", {"id": id, **update})
-    as_guest(inst)
+    inst.as_user(1234)
     theirs = inst.submit(duration=60)
     text = "requested duration (2h) exceeds policy limit of 1h"
     assert error(inst, "update", {"id": theirs, **update})[1] == text
-    inst.rpc("job-manager.update", {"id": theirs, "updates": {"attributes.system.duration": 600}})
-    as_owner(inst)
+    inst.update(theirs, duration=600)
+    inst.as_user()

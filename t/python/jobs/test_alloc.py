@@ -24,10 +24,6 @@ def seen(inst):
     return out
 
 
-def urgency(inst, id, value):
-    inst.rpc("job-manager.urgency", {"id": id, "urgency": value})
-
-
 # -- the messages ---------------------------------------------------------------------------------
 
 
@@ -110,7 +106,7 @@ def test_urgency_is_refused_once_allocated(inst):
     inst.load_sched(auto=lambda body: None)
     id = inst.submit(run_duration=5)
     with pytest.raises(OSError, match="urgency cannot be changed once resources are allocated"):
-        urgency(inst, id, 20)
+        inst.urgency(id, 20)
 
 
 # -- unlimited and limited mode ---------------------------------------------------------------------
@@ -120,7 +116,7 @@ def test_order_of_requests(inst):
     low, high = inst.submit(urgency=5), inst.submit(urgency=20)
     inst.advance(1)
     same = inst.submit(urgency=20)
-    urgency(inst, low, 10)
+    inst.urgency(low, 10)
     inst.load_sched()
     assert seen(inst) == [("alloc", high), ("alloc", same), ("alloc", low)]
     assert inst.sched.count == 3
@@ -150,7 +146,7 @@ def test_update_crosses_success(inst, sched):
     """An R for the old jobspec is given back."""
     id = inst.submit(duration=60)
     inst.sched.add_method("cancel", lambda msg: None, later=True)
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
+    inst.update(id, duration=300)
     inst.sched.allocate(id, make_R())
     inst.run()
     assert [method for method, _ in inst.sched.seen] == ["alloc", "prioritize", "free", "alloc"]
@@ -271,7 +267,7 @@ def test_expiration_update(inst, number, sched):
     now = inst.kernel.time
     inst.sched.allocate(id, make_R(starttime=now, expiration=now + 50))
     inst.run()
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    inst.update(id, duration=20)
     assert inst.sched.of("expiration") == [{"id": id, "expiration": now + 20}]
     assert inst.eventlog(id)[-1]["context"] == {"expiration": now + 20}
     inst.advance(25)
@@ -286,7 +282,7 @@ def test_expiration_refused(inst):
     inst.sched.expiration_error = OSError(errno.ENOENT, "never heard of it")
     id = inst.submit(run_duration=100)
     with pytest.raises(OSError, match="scheduler refused expiration update"):
-        inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+        inst.update(id, duration=20)
     assert inst.events(id)[-1] == "start"
 
 
@@ -294,14 +290,14 @@ def test_expiration_without_scheduler(inst):
     inst.load_sched(auto=lambda body: None)
     id = inst.submit(run_duration=100)
     inst.unload_sched()
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 20}})
+    inst.update(id, duration=20)
     assert inst.events(id)[-2:] == ["jobspec-update", "resource-update"]
 
 
 def test_getattr(inst, auto):
     """The attributes of running jobs for a scheduler: with updates, without the environment."""
     id = inst.submit(run_duration=100, duration=50)
-    inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 70}})
+    inst.update(id, duration=70)
     attrs = ["jobspec", "R", "eventlog"]
     found = inst.rpc("job-manager.getattr", {"id": id, "attrs": attrs})
     assert list(found) == attrs and found["R"]["execution"]["R_lite"]

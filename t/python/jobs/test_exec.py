@@ -12,7 +12,6 @@ from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import jobspec, make_R
 from flux_engine.kernel.clock import RealClock
-from flux_engine.kernel.message import OWNER
 from flux_engine.kernel.service import Service, request
 
 RUN, INACTIVE = 16, 64
@@ -144,7 +143,7 @@ class MyExec(Service):
 def serve(inst):
     """Have a module of one's own execute the jobs."""
     inst.unload("job-exec")
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     mine = MyExec(inst.ctx)
     mine.start()
     inst.rpc("job-manager.exec-hello", {"service": "my-exec"})
@@ -358,10 +357,10 @@ def test_a_running_job_is_sent_a_signal(real, tmp_path):
         with pytest.raises(OSError, match="Invalid signal number|unknown job id") as info:
             real.rpc("job-manager.kill", {**body, "signum": signum})
         assert info.value.errno == errno.EINVAL
-    real.handle.task.userid, real.handle.task.rolemask = 1234, 2
+    real.as_user(1234)
     with pytest.raises(OSError, match="guests can only send signals to their own jobs"):
         real.rpc("job-manager.kill", {"id": id, "signum": 10})
-    real.handle.task.userid, real.handle.task.rolemask = OWNER, 5
+    real.as_user()
     assert real.rpc("job-manager.kill", {"id": id, "signum": 10}) is None
     wait(real, id)
     assert status(real, id) == [3 << 8] and output(real, id) == ["warned\n"]

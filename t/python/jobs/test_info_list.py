@@ -5,6 +5,7 @@ import errno
 import json
 
 import pytest
+from in_process import Stream
 from jobs_instance import ALL
 
 from flux.scheduler.testing import jobspec
@@ -12,29 +13,9 @@ from flux.scheduler.testing import jobspec
 ENODATA = errno.ENODATA
 
 
-class Stream:
-    """The responses to a streaming request so far."""
-
-    def __init__(self, inst, topic, payload):
-        self.inst = inst
-        self.items = []
-        self.errnum = None
-        self.future = inst.handle.rpc(topic, payload, flags=2)
-
-    def take(self):
-        """Everything that has arrived; `errnum` is set at the end."""
-        self.inst.run()
-        while self.errnum is None and self.future.is_ready():
-            try:
-                self.items.append(self.future.get())
-            except OSError as exc:
-                self.errnum, self.text = exc.errno, exc.strerror
-                break
-            self.future.reset()
-        return self.items
-
-    def names(self):
-        return [json.loads(item["event"])["name"] for item in self.take()]
+def names(stream):
+    """Names of the events received since the last call."""
+    return [json.loads(item["event"])["name"] for item in stream.take()]
 
 
 # -- lookup ----------------------------------------------------------------------------------------
@@ -46,7 +27,7 @@ def lookup(inst, id, *keys, flags=0):
 
 def test_lookup_flags(auto):
     id = auto.submit(run_duration=100, duration=60)
-    auto.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 300}})
+    auto.update(id, duration=300)
     start = auto.kernel.time
     plain = lookup(auto, id, "R", "jobspec")
     assert plain["id"] == id and json.loads(plain["R"])["execution"]["expiration"] == 0.0
@@ -79,14 +60,16 @@ def test_lookup_errors(inst):
 
 def test_guests(inst):
     mine = inst.submit()
-    inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
+    inst.as_user(1234)
     theirs = inst.submit()
     assert lookup(inst, theirs, "jobspec")["jobspec"]
     assert (
         inst.fails("job-info.lookup", {"id": mine, "keys": ["jobspec"], "flags": 0})[0]
         == errno.EPERM
     )
-    stream = Stream(inst, "job-info.eventlog-watch", {"id": mine, "path": "eventlog", "flags": 0})
+    stream = Stream(
+        inst.handle, "job-info.eventlog-watch", {"id": mine, "path": "eventlog", "flags": 0}
+    )
     assert stream.take() == [] and stream.errnum == errno.EPERM
 
 
@@ -94,18 +77,19 @@ def test_guests(inst):
 
 
 def watch(inst, id, path="eventlog", flags=0):
-    return Stream(inst, "job-info.eventlog-watch", {"id": id, "path": path, "flags": flags})
+    return Stream(inst.handle, "job-info.eventlog-watch", {"id": id, "path": path, "flags": flags})
 
 
 def test_watch(auto):
     id = auto.submit(run_duration=5)
     stream = watch(auto, id)
-    assert stream.names() == ["submit", "validate", "depend", "priority", "alloc", "start"]
+    assert names(stream) == ["submit", "validate", "depend", "priority", "alloc", "start"]
     assert stream.errnum is None
     auto.advance(5)
-    assert stream.names()[6:] == ["finish", "release", "free", "clean"] and stream.errnum == ENODATA
+    assert names(stream) == ["finish", "release", "free", "clean"] and stream.errnum == ENODATA
     late = watch(auto, id)
-    assert late.names() == stream.names() and late.errnum == ENODATA
+    late.take()
+    assert late.items == stream.items and late.errnum == ENODATA
 
 
 def test_watch_waitcreate(inst, sched):
@@ -119,9 +103,9 @@ def test_watch_waitcreate(inst, sched):
     assert waiting.take() == [] and waiting.errnum is None
     never = watch(inst, id, "guest.nosuch", 1)
     inst.sched.allocate(id)
-    assert waiting.names() == ["init", "starting", "recoverable"]
+    assert names(waiting) == ["init", "starting", "recoverable"]
     inst.advance(5)
-    assert waiting.names()[-1] == "done"
+    assert names(waiting)[-1] == "done"
     assert (
         never.take() == [] and never.errnum == ENODATA
     )  # the job is inactive: nothing can come any more
@@ -250,7 +234,7 @@ def test_since(five):
 
 
 def test_list_stream(five):
-    stream = Stream(five, "job-list.list", {"max_entries": 0, "attrs": ["state"]})
+    stream = Stream(five.handle, "job-list.list", {"max_entries": 0, "attrs": ["state"]})
     first, *rest = stream.take()
     assert first["version"] == 1 and len(first["jobs"]) == 1 and stream.errnum == ENODATA
     assert [len(item["jobs"]) for item in rest] == [1, 1, 1, 1]
@@ -361,7 +345,7 @@ def test_job_manager_comes_back(five):
 
 def test_expiration_and_duration_follow_updates(auto):
     id = auto.submit(run_duration=50)
-    auto.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.duration": 10}})
+    auto.update(id, duration=10)
     job = auto.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
     assert (job["duration"], job["expiration"]) == (10, auto.kernel.time + 10)
 
@@ -370,12 +354,11 @@ def test_expiration_and_duration_follow_updates(auto):
 
 
 def test_journal_in_batches(auto):
-    stream = Stream(auto, "job-manager.journal-batches", None)
+    stream = Stream(auto.handle, "job-manager.journal-batches", None)
     assert stream.take() == [{"events": []}]
     id = auto.submit(run_duration=1)
     (alloc,) = [e for item in stream.take() for e in item["events"] if "R" in e]
     assert (alloc["id"], alloc["event"]["name"]) == (id, "alloc")
-    seen = len(stream.items)
     auto.advance(1)
-    names = [e["event"]["name"] for item in stream.take()[seen:] for e in item["events"]]
+    names = [e["event"]["name"] for item in stream.take() for e in item["events"]]
     assert names == ["finish", "release", "free", "clean"]

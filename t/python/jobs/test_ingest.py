@@ -177,7 +177,7 @@ def test_feasibility_check(inst):
 
 
 def test_guest(inst):
-    inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
+    inst.as_user(1234)
     with pytest.raises(OSError, match="only the instance owner"):
         inst.submit(urgency=17)
     with pytest.raises(OSError, match="only the instance owner"):
@@ -308,12 +308,11 @@ ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True, [{"type": "slo
 @pytest.mark.parametrize("validated", [True, False])
 def test_odd_jobspecs(inst, path, validated):
     """Each is refused or goes on to its end; the services live on, and so do other jobs of the batch."""
-    from flux.scheduler.testing import make_R
 
     if not validated:
         inst.unload("job-ingest")
         inst.load_module("job-ingest", "disable-validator")
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     futures = []
     for value in ODD:
         spec = jobspec(run_duration=1)

@@ -18,7 +18,7 @@ DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
 
 def running(inst):
     """A job in RUN."""
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     return inst.submit(run_duration=100)
 
 
@@ -99,7 +99,7 @@ def test_reprioritize_job(inst, p, sched):
     for bad in (-2, 1 << 32, 1.5, "x", True):
         with raises(errno.EINVAL):
             p.reprioritize_job(id, bad)
-    inst.rpc("job-manager.urgency", {"id": id, "urgency": 0})
+    inst.urgency(id, 0)
     p.reprioritize_job(id, 5)
     assert inst.jm.jobs.active[id].priority == 0  # held
     inst.cancel(id)
@@ -207,7 +207,7 @@ def test_job_subscribe(inst, p):
 def test_job_lookup(inst, p):
     id = running(inst)
     args = p.job_lookup(id)
-    assert (args["id"], args["state"], args["R"]) == (id, RUN, make_R())
+    assert (args["id"], args["state"], args["R"]) == (id, RUN, make_R(starttime=inst.kernel.time))
     inst.cancel(id)
     assert p.job_lookup(id)["state"] == INACTIVE
     with raises(errno.ENOENT):
@@ -274,7 +274,7 @@ def test_aux_ends_with_the_job(inst, p):
 def test_aux_ends_with_the_plugin(inst, p):
     freed = []
     p.job_aux_set(inst.submit(), "k", 1, freed.append)
-    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
+    inst.jobtap(remove="mine.py")
     assert freed == [1]
 
 
@@ -296,7 +296,7 @@ def test_jobspec_update_id(inst, p, sched):
             errors.append(exc.errno)
 
     p.add_handler("job.state.priority", priority)
-    inst.rpc("job-manager.urgency", {"id": id, "urgency": 20})
+    inst.urgency(id, 20)
     assert errors == [errno.EINVAL]
 
 
@@ -401,7 +401,7 @@ def test_what_cannot_be_json_is_refused(inst, p, bad):
     p.add_handler("job.dependency.x", lambda p, topic, args: p.dependency_add(CURRENT_JOB, bad))
     with raises(errno.EINVAL):
         inst.submit(dependencies=[{"scheme": "x", "value": "y"}])
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     other = inst.submit(run_duration=1)
     inst.advance(1)
     assert inst.events(other)[-1] == "clean" and inst.jm.jobs.find(other).annotations == {"x": 1}
@@ -454,12 +454,12 @@ def test_service_register(inst, p):
         inst.rpc("job-manager.mine.returns", {})
     with raises(errno.EEXIST):
         p.service_register("query", print)
-    inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
+    inst.as_user(1234)
     assert inst.rpc("job-manager.mine.query", {"x": 2}) == {"got": 2}
     with raises(errno.EPERM):
         inst.rpc("job-manager.mine.admin", {})
-    inst.handle.task.userid, inst.handle.task.rolemask = OWNER, 5
-    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
+    inst.as_user()
+    inst.jobtap(remove="mine.py")
     with raises(errno.ENOSYS):
         inst.rpc("job-manager.mine.query", {"x": 1})
 
@@ -468,7 +468,7 @@ def test_set_name(inst, p):
     p.set_name("myplugin")
     p.service_register("query", lambda p, msg: p.handle.respond(msg, {}))
     assert inst.rpc("job-manager.myplugin.query") == {}
-    assert "mine.py" in inst.rpc("job-manager.jobtap", {"query_only": True})["plugins"]
+    assert "mine.py" in inst.jobtap()
     with raises(errno.EINVAL):
         p.set_name("a.b")
 
@@ -484,10 +484,6 @@ BUILTINS = [
     ".priority-default", ".limit-job-size", ".limit-duration", ".dependency-after",
     ".begin-time", ".validate-duration", ".update-duration", ".update-queue",
 ]  # fmt: skip
-
-
-def plugins(inst):
-    return inst.rpc("job-manager.jobtap", {"query_only": True})["plugins"]
 
 
 @pytest.fixture
@@ -506,18 +502,18 @@ def plugin_init(p):
 
 
 def test_load_list_remove(inst, write):
-    assert plugins(inst) == BUILTINS
-    inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL), "conf": {"x": 1}})
-    assert plugins(inst) == [*BUILTINS, "a.py"]
+    assert inst.jobtap() == BUILTINS
+    inst.jobtap(load=write("a.py", MINIMAL), conf={"x": 1})
+    assert inst.jobtap() == [*BUILTINS, "a.py"]
     assert inst.jm.jobtap.plugins[-1].args == {"x": 1}
     with pytest.raises(OSError, match="a.py already loaded"):
-        inst.rpc("job-manager.jobtap", {"load": write("a.py", MINIMAL)})
-    inst.rpc("job-manager.jobtap", {"load": write("b.py", MINIMAL), "remove": "a.py"})
-    assert plugins(inst)[-1] == "b.py"
+        inst.jobtap(load=write("a.py", MINIMAL))
+    inst.jobtap(load=write("b.py", MINIMAL), remove="a.py")
+    assert inst.jobtap()[-1] == "b.py"
     with pytest.raises(OSError, match="Failed to find plugin to remove"):
-        inst.rpc("job-manager.jobtap", {"remove": "a.py"})
-    inst.rpc("job-manager.jobtap", {"load": write("c.py", MINIMAL), "remove": "all"})
-    assert plugins(inst) == [*BUILTINS, "c.py"]
+        inst.jobtap(remove="a.py")
+    inst.jobtap(load=write("c.py", MINIMAL), remove="all")
+    assert inst.jobtap() == [*BUILTINS, "c.py"]
 
 
 @pytest.mark.parametrize(
@@ -540,14 +536,14 @@ def test_load_list_remove(inst, write):
 )
 def test_plugin_that_cannot_be_loaded(inst, write, source, text):
     with pytest.raises(OSError, match=text):
-        inst.rpc("job-manager.jobtap", {"load": write("bad.py", source)})
-    assert plugins(inst) == BUILTINS
+        inst.jobtap(load=write("bad.py", source))
+    assert inst.jobtap() == BUILTINS
     assert inst.submit()
 
 
 def test_not_found(inst):
     with pytest.raises(OSError, match="nosuch.so: No such plugin found"):
-        inst.rpc("job-manager.jobtap", {"load": "nosuch.so"})
+        inst.jobtap(load="nosuch.so")
 
 
 @pytest.mark.parametrize(
@@ -559,16 +555,16 @@ def test_query_of_what_is_not_there(inst, body, text):
 
 
 def test_compiled_name_finds_the_python_file(inst):
-    inst.rpc("job-manager.jobtap", {"load": "alloc-check.so"})
-    assert plugins(inst)[-1] == "alloc-check.so"
+    inst.jobtap(load="alloc-check.so")
+    assert inst.jobtap()[-1] == "alloc-check.so"
     with pytest.raises(OSError, match="alloc-check.so already loaded"):
-        inst.rpc("job-manager.jobtap", {"load": "alloc-check.so"})
+        inst.jobtap(load="alloc-check.so")
 
 
 def test_plugins_from_the_configuration(inst, write):
     entry = {"load": write("a.py", MINIMAL), "conf": {"x": 1}, "remove": ".priority-default"}
     inst.jm.jobtap.configure_plugins({"job-manager": {"plugins": [entry]}})
-    assert plugins(inst) == [*BUILTINS[1:], "a.py"]
+    assert inst.jobtap() == [*BUILTINS[1:], "a.py"]
     assert inst.jm.jobtap.plugins[-1].args == {"x": 1}
 
 
@@ -588,7 +584,7 @@ def test_exit_callback(inst, write):
     """
     gone = []
     inst.jm.jobtap.load(write("a.py", source), {"gone": gone})
-    inst.rpc("job-manager.jobtap", {"remove": "a.py"})
+    inst.jobtap(remove="a.py")
     assert gone == [1]
 
 

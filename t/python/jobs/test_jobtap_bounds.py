@@ -9,7 +9,7 @@ import pytest
 from flux.jobtap import CURRENT_JOB
 from flux.jobtap.perilogs import MAX_OPEN
 from flux.jobtap.plugin_resources import MAX_POSTS_PER_TURN, MAX_WAIT
-from flux.scheduler.testing import jobspec, make_R
+from flux.scheduler.testing import jobspec
 from flux_engine.kernel.service import Service, request
 
 CLEANUP, INACTIVE = 32, 64
@@ -34,7 +34,7 @@ def silent(inst):
 def running(inst, **kwargs):
     """A job that comes to RUN; its id."""
     if inst.sched is None:
-        inst.load_sched(auto=lambda body: make_R())
+        inst.load_sched(auto=True)
     id = inst.submit(run_duration=1, **kwargs)
     inst.run()
     return id
@@ -89,7 +89,7 @@ def test_removal_finishes_all_that_are_open(inst, p, topic, kind, severity, same
     ids = [running(inst) for _ in range(3)]
     end(inst)
     assert all(inst.state(id) != INACTIVE for id in ids) and inst.sched.of("free") == []
-    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
+    inst.jobtap(remove="mine.py")
     end(inst)
     for id in ids:
         assert inst.state(id) == INACTIVE and inst.events(id).count("free") == 1
@@ -108,7 +108,7 @@ def test_removal_finishes_all_that_are_open(inst, p, topic, kind, severity, same
 def test_a_plugin_may_say_that_its_removal_is_no_failure(inst, p):
     p.add_handler("job.state.run", lambda p, t, a: p.prolog_start("one", if_removed=0))
     id = running(inst)
-    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
+    inst.jobtap(remove="mine.py")
     end(inst)
     events = {event["name"]: event.get("context") for event in inst.eventlog(id)}
     assert events["prolog-finish"] == {"description": "one", "status": 0}
@@ -179,7 +179,7 @@ def test_a_job_has_no_more_of_them_than_can_be_counted(inst, p):
     id = running(inst)
     assert inst.events(id).count("prolog-start") == MAX_OPEN
     assert [exc.errno for exc in refused] == [errno.EOVERFLOW] * 3
-    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
+    inst.jobtap(remove="mine.py")
     end(inst)
     assert inst.state(id) == INACTIVE
 

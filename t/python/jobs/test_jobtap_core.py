@@ -22,12 +22,12 @@ def test_a_negative_answer_refuses(inst, p, answer):
     id = inst.submit()
     p.add_handler("job.update.attributes.system.x", lambda p, topic, args: answer)
     with pytest.raises(OSError, match="update rejected by job-manager plugin 'mine.py'"):
-        inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.x": 1}})
+        inst.update(id, x=1)
     p.add_handler("conf.update", lambda p, topic, args: answer)
     with pytest.raises(OSError, match="configuration rejected by job-manager plugin 'mine.py'"):
         inst.rpc("config.load", {"config": {}})
     p.add_handler("job.state.*", lambda p, topic, args: answer)
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     id = inst.submit(run_duration=1)
     inst.advance(2)
     assert inst.state(id) == INACTIVE  # this event cannot be refused
@@ -86,7 +86,7 @@ def test_an_event_that_would_leave_a_job_in_limbo_is_refused(inst, p, name, cont
     with raises(number):
         p.event_post(id, name, context)
     assert inst.events(id) == before
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     inst.cancel(id)
     assert inst.state(id) == INACTIVE
 
@@ -101,7 +101,7 @@ def test_updates_in_an_answer_are_checked(inst, p, updates):
     )
     id = inst.submit()
     with pytest.raises(OSError, match="mine.py: job.update.attributes.system.x: update"):
-        inst.rpc("job-manager.update", {"id": id, "updates": {"attributes.system.x": 1}})
+        inst.update(id, x=1)
     assert "jobspec-update" not in inst.events(id)
 
 
@@ -178,7 +178,7 @@ def test_an_error_names_no_place_in_our_own_files(inst, tmp_path, init):
     path = tmp_path / "odd.py"
     path.write_text(f"{init}\n    pass\n")
     with pytest.raises(OSError, match=r"TypeError: plugin_init\(\) .*(given|'q')$"):
-        inst.rpc("job-manager.jobtap", {"load": str(path)})
+        inst.jobtap(load=str(path))
 
 
 def test_a_callback_that_changes_its_arguments_fails(inst, p):
@@ -203,8 +203,8 @@ def test_an_invalid_priority_holds_the_job_until_a_plugin_is_loaded(inst, p, add
     assert event["name"] == "exception" and event["context"]["type"] == "job.state.priority"
     assert event["context"]["severity"] == 4
     # As in flux-core: neither another urgency nor the removal makes it go on, but any plugin's load.
-    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
-    inst.rpc("job-manager.urgency", {"id": id, "urgency": 17})
+    inst.jobtap(remove="mine.py")
+    inst.urgency(id, 17)
     assert inst.state(id) == PRIORITY
     add(name="other.py")
     assert inst.state(id) == SCHED
@@ -219,7 +219,7 @@ def test_nothing_is_left_of_a_removed_plugin(inst, p):
     future = p.handle.rpc("config.get")
     future.then(lambda f: fired.append("future"))
     handle = p.handle
-    inst.rpc("job-manager.jobtap", {"remove": "mine.py"})
+    inst.jobtap(remove="mine.py")
     inst.advance(5)
     assert fired == []
     for attempt in (
@@ -288,9 +288,9 @@ def test_a_file_that_others_can_write_is_not_run(inst, tmp_path):
     path.write_text("def plugin_init(p):\n    pass\n")
     path.chmod(0o666)
     with pytest.raises(OSError, match="others can write it"):
-        inst.rpc("job-manager.jobtap", {"load": str(path)})
+        inst.jobtap(load=str(path))
     path.chmod(0o644)
-    inst.rpc("job-manager.jobtap", {"load": str(path)})
+    inst.jobtap(load=str(path))
 
 
 def test_other_threads_are_refused(inst, p):

@@ -104,7 +104,7 @@ def test_what_no_plugin_should_do(inst, tmp_path, deed, topics, auto):
     inst.advance(5)
     tries(inst, "job-manager.jobtap-query", {"name": "deed.py"})
     if is_loaded:
-        inst.rpc("job-manager.jobtap", {"remove": "deed.py"})
+        inst.jobtap(remove="deed.py")
     inst.advance(5)
     assert {inst.state(id) for id in ids} <= {INACTIVE}
     # A plugin's fault affects no later job: the state is as before.

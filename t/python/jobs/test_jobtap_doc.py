@@ -48,7 +48,7 @@ def test_every_function_is_there(guide):
 def test_the_first_example_works(guide, inst, tmp_path):
     block = guide.split(".. code-block:: python\n\n", 1)[1].split("\n\n.. code-block", 1)[0]
     (tmp_path / "limits.py").write_text("\n".join(line[4:] for line in block.splitlines()))
-    inst.rpc("job-manager.jobtap", {"load": str(tmp_path / "limits.py")})
+    inst.jobtap(load=str(tmp_path / "limits.py"))
     with pytest.raises(OSError, match="a time limit is required"):
         inst.submit()
     assert inst.jm.jobs.active[inst.submit(duration=60)].priority == 160

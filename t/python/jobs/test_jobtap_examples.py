@@ -11,7 +11,7 @@ DEPEND, PRIORITY, SCHED, RUN, INACTIVE = 2, 4, 8, 16, 64
 
 
 def load(inst, name):
-    inst.rpc("job-manager.jobtap", {"load": name})
+    inst.jobtap(load=name)
     return inst.jm.jobtap.plugins[-1]
 
 
@@ -22,7 +22,7 @@ def test_alloc_bypass_takes_a_resource_set_of_the_owner(inst):
     load(inst, "alloc-bypass.py")
     with pytest.raises(OSError, match="not a resource set"):
         inst.submit(**{"alloc-bypass": {"R": {"version": 2}}})
-    inst.handle.task.userid, inst.handle.task.rolemask = 1234, 2
+    inst.as_user(1234)
     with pytest.raises(OSError, match="Guest user cannot use alloc bypass"):
         inst.submit(**{"alloc-bypass": {"R": make_R()}})
 
@@ -59,7 +59,7 @@ def guarded(inst):
 
 
 def submits(inst, userid, queue):
-    inst.handle.task.userid, inst.handle.task.rolemask = userid, 2
+    inst.as_user(userid)
     return inst.submit(**({"queue": queue} if queue else {}))
 
 

@@ -111,7 +111,7 @@ def test_rejection(inst, p, record, topic):
 
 
 def test_load_announces_active_jobs(inst, record):
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     running, done = inst.submit(run_duration=100), inst.submit(run_duration=1)
     inst.advance(2)
     inst.sched.auto = None
@@ -124,12 +124,12 @@ def test_load_announces_active_jobs(inst, record):
 
 
 def test_load_sort_order(inst, add):
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     running = inst.submit(run_duration=100)
     inst.sched.auto = None
     inst.submit()
     inst.submit(dependencies=[{"scheme": "afterany", "value": str(running)}])
-    inst.rpc("job-manager.jobtap", {"remove": ".priority-default"})
+    inst.jobtap(remove=".priority-default")
     inst.submit()
 
     def in_order(order):
@@ -349,7 +349,7 @@ def test_conf_update_that_fails_the_load_is_named(inst, add, answer, text):
     inst.run()
     (line,) = [line for line in inst.logged() if "conf.update" in line]
     assert line.startswith("jobtap: mine.py: conf.update: ") and line.endswith("in callback)")
-    assert "mine.py" not in inst.rpc("job-manager.jobtap", {"query_only": True})["plugins"]
+    assert "mine.py" not in inst.jobtap()
 
 
 def test_plugin_query(inst, p):
@@ -387,45 +387,38 @@ def validated(inst, p):
     return values
 
 
-def update(inst, id, **updates):
-    return inst.rpc(
-        "job-manager.update",
-        {"id": id, "updates": {f"attributes.system.{k}": v for k, v in updates.items()}},
-    )
-
-
 def test_update_key(inst, validated):
     id = inst.submit()
-    update(inst, id, foo="x")
+    inst.update(id, foo="x")
     assert validated == ["x"]
     assert inst.eventlog(id)[-2]["context"] == {"attributes.system.foo": "x"}
-    update(inst, id, foo="v")
+    inst.update(id, foo="v")
     assert validated == ["x"]  # the plugin has said that none is needed
     with pytest.raises(OSError, match="foo may not be no"):
-        update(inst, id, foo="no")
+        inst.update(id, foo="no")
     with pytest.raises(OSError, match="foo is invalid"):
-        update(inst, id, foo="invalid")
+        inst.update(id, foo="invalid")
     assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["foo"] == "v"
 
 
 def test_update_with_further_updates(inst, validated):
     id = inst.submit()
-    update(inst, id, foo="more")
+    inst.update(id, foo="more")
     both = {"attributes.system.foo": "more", "attributes.system.bar": "more"}
     assert inst.eventlog(id)[-2]["context"] == both
 
 
 def test_update_with_feasibility(inst, validated, sched):
     id = inst.submit()
-    update(inst, id, foo="f")
+    inst.update(id, foo="f")
     assert inst.sched.of("check")[0]["jobspec"]["attributes"]["system"]["foo"] == "f"
     inst.sched.infeasible = "cannot be"
     before = inst.events(id)
     with pytest.raises(OSError, match="cannot be"):
-        update(inst, id, foo="f")
+        inst.update(id, foo="f")
     assert inst.events(id) == before
 
 
 def test_update_mixed_is_validated(inst, validated):
-    update(inst, inst.submit(), foo="x", duration=10)  # duration says validated, foo does not
+    inst.update(inst.submit(), foo="x", duration=10)  # duration says validated, foo does not
     assert validated == ["x"]

@@ -7,7 +7,7 @@ import pytest
 from jobs_instance import ALL
 from shared import optional_jsonl, recorded_cases
 
-from flux.scheduler.testing import jobspec, make_R
+from flux.scheduler.testing import jobspec
 from flux_embedded.services.job_manager.job import Job
 from flux_engine.formats import states
 from flux_engine.formats.states import INACTIVE, PRIORITY, RUN, SCHED
@@ -38,7 +38,7 @@ def restart(inst):
 
 
 def test_restart(inst):
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     done, running = inst.submit(run_duration=1), inst.submit(run_duration=100)
     inst.advance(2)
     inst.sched.auto = None
@@ -72,7 +72,7 @@ def test_restart(inst):
 
 def test_restart_without_execution(inst):
     """A job whose execution is gone for good ends with an exception, and its resources come back."""
-    inst.load_sched(auto=lambda body: make_R())
+    inst.load_sched(auto=True)
     id = inst.submit(run_duration=100)
     inst.unload("job-exec")
     inst.unload("job-manager")

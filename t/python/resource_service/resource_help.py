@@ -4,7 +4,7 @@ records its stream."""
 
 import json
 
-from in_process import InProcess
+from in_process import InProcess, Stream
 
 from flux.scheduler.testing import make_R
 from flux_engine.formats import eventlog
@@ -15,26 +15,16 @@ def vm_R(ranks="0-3", cores="0-1", hosts="vm,vm,vm,vm", **more):
     return make_R(ranks, cores, hosts=hosts, **more)
 
 
-class Holder:
+class Holder(Stream):
     """A client that acquires resources."""
 
     def __init__(self, instance, name="holder"):
-        self.instance = instance
         self.h = instance.client(name)
-        self.future = self.h.rpc("resource.acquire", flags=2)
-
-    def sent(self):
-        """The payloads received since the last call."""
-        self.instance.kernel.run_until_idle()
-        found = []
-        while self.future.is_ready():
-            found.append(self.future.get())
-            self.future.reset()
-        return found
+        super().__init__(self.h, "resource.acquire")
 
     def leave(self):
         self.h.task.close()
-        self.instance.kernel.run_until_idle()
+        self.kernel.run_until_idle()
 
 
 class Resources(InProcess):

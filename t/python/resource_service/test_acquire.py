@@ -9,16 +9,16 @@ from resource_help import vm_R
 
 def test_one_holder_at_a_time(four):
     holder = four.acquire()
-    holder.sent()
+    holder.take()
     other = four.acquire("other")
     with pytest.raises(OSError, match="Device or resource busy") as caught:
         other.future.get()
     assert caught.value.errno == errno.EBUSY
     four.call("drain", targets="1")
-    assert holder.sent() == [{"down": "1"}]
+    assert holder.take() == [{"down": "1"}]
     holder.leave()
     # The one before us is forgotten: a full first response, not a delta.
-    (first,) = four.acquire("other").sent()
+    (first,) = four.acquire("other").take()
     assert first["up"] == "0,2-3" and first["resources"] == vm_R()
 
 
@@ -29,7 +29,7 @@ def test_allocations_are_checked_by_what_the_holder_knows(four):
         return told.take(1, vm_R(rank, "0", "vm"), four.kernel.now() + after)
 
     four.call("drain", targets="0")
-    four.acquire().sent()
+    four.acquire().take()
     told = four.service("resource").acquired.told
     four.call("drain", targets="1")
     assert (wrong("0", 0.5), wrong("1", 0.5)) == ("rank 0 is down", None)
@@ -45,10 +45,10 @@ def test_guests_and_strangers(four):
             guest.rpc(f"resource.{topic}", {}, flags=2).get()
     assert guest.rpc("resource.sched-status").get()["all"] == vm_R()
     holder = four.acquire()
-    holder.sent()
+    holder.take()
     guest.rpc("resource.disconnect", flags=1)  # of a sender that is not the holder
     four.call("drain", targets="0")
-    assert holder.sent() == [{"down": "0"}]
+    assert holder.take() == [{"down": "0"}]
 
 
 def test_ranks_of_a_configuration_do_not_shrink(make):
@@ -60,22 +60,22 @@ def test_ranks_of_a_configuration_do_not_shrink(make):
     }
     there = make(4, conf=conf)
     holder = there.acquire()
-    assert holder.sent()[0]["resources"]["execution"]["nodelist"] == ["fake[0-3]"]
+    assert holder.take()[0]["resources"]["execution"]["nodelist"] == ["fake[0-3]"]
     there.call("overlay.disconnect", rank=3)
-    assert holder.sent() == [{"down": "3"}]
+    assert holder.take() == [{"down": "3"}]
     there.call("overlay.join", ranks="3")
-    assert holder.sent() == [{"up": "3"}]
+    assert holder.take() == [{"up": "3"}]
 
 
 def test_shrink_is_for_good(four):
     holder = four.acquire()
-    holder.sent()
+    holder.take()
     four.call("shrink", targets="2-3")
-    assert holder.sent() == [{"down": "2-3", "shrink": "2-3"}]
+    assert holder.take() == [{"down": "2-3", "shrink": "2-3"}]
     four.call("online", targets="2")
-    assert holder.sent() == []
+    assert holder.take() == []
     holder.leave()
-    assert four.acquire().sent() == [{"resources": vm_R(), "up": "0-2"}]
+    assert four.acquire().take() == [{"resources": vm_R(), "up": "0-2"}]
     assert four.fails("shrink", targets="4") == (errno.EINVAL, "idset is out of range")
     assert four.fails("shrink", targets="0-3") == (errno.EINVAL, "no resources would be left")
 
@@ -83,28 +83,28 @@ def test_shrink_is_for_good(four):
 def test_properties(make):
     there = make(4, vm_R(properties={"old": "0-3"}))
     holder = there.acquire()
-    holder.sent()
+    holder.take()
     there.call("property-add", name="fast", targets="1")
     there.call("property-remove", name="old", targets="0-3")
     there.call("property-remove", name="nosuch", targets="0")
-    assert holder.sent() == [{"property-add": {"fast": "1"}}, {"property-remove": {"old": "0-3"}}]
+    assert holder.take() == [{"property-add": {"fast": "1"}}, {"property-remove": {"old": "0-3"}}]
     assert there.stored_R()["execution"]["properties"] == {"fast": "1"}
     for name in ("", "a!b", "a|b", 3, None):
         assert there.fails("property-add", name=name, targets="0")[0] == errno.EINVAL
     there.call("shrink", targets="1")
-    assert holder.sent() == [{"down": "1", "shrink": "1"}]
+    assert holder.take() == [{"down": "1", "shrink": "1"}]
 
 
 def test_expiration(four):
     holder = four.acquire()
-    holder.sent()
+    holder.take()
     four.call("expiration-update", expiration=2000000000.5)
-    assert holder.sent() == [{"expiration": 2000000000.5}]
+    assert holder.take() == [{"expiration": 2000000000.5}]
     four.call("expiration-update", expiration=2000000000.5)
-    assert holder.sent() == []
+    assert holder.take() == []
     assert four.stored_R()["execution"]["expiration"] == 2000000000.5
     four.call("expiration-update", expiration=0)
-    assert holder.sent() == [{"expiration": 0}]
+    assert holder.take() == [{"expiration": 0}]
     assert [event for event in four.events() if event[0] == "resource-update"] == [
         ("resource-update", {"expiration": 2000000000.5}), ("resource-update", {"expiration": 0}),
     ]  # fmt: skip
@@ -121,19 +121,19 @@ def test_excluded_at_start(make, exclude, ranks, left, hosts):
     names = [f"n{i}" for i in range(4)]
     there = make(4, vm_R(hosts="n[0-3]"), hosts=names, conf={"resource": {"exclude": exclude}})
     holder = there.acquire()
-    (first,) = holder.sent()
+    (first,) = holder.take()
     assert first == {"resources": vm_R(left, hosts=hosts), "up": left}
     status = there.call("status")
     assert status["R"] == vm_R(hosts="n[0-3]") and status["exclude"] == ranks
     # A change takes effect when the module is loaded anew, not before.
     there.call("config.load", {})
-    assert holder.sent() == []
+    assert holder.take() == []
     holder.leave()
     there.reload_module()
-    assert there.acquire().sent() == [{"resources": vm_R(hosts="n[0-3]"), "up": "0-3"}]
+    assert there.acquire().take() == [{"resources": vm_R(hosts="n[0-3]"), "up": "0-3"}]
 
 
 def test_all_excluded(make):
     there = make(2, vm_R("0-1", hosts="vm,vm"), conf={"resource": {"exclude": "0-1"}})
     empty = {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]}
-    assert there.acquire().sent() == [{"resources": {"version": 1, "execution": empty}, "up": ""}]
+    assert there.acquire().take() == [{"resources": {"version": 1, "execution": empty}, "up": ""}]

@@ -129,7 +129,7 @@ def test_sched_status_asks_the_job_manager(four):
 
 def test_reload(four):
     holder = four.acquire()
-    holder.sent()
+    holder.take()
     assert four.fails("reload", R=vm_R()) == (errno.EBUSY, "resources are busy (unload scheduler?)")
     holder.leave()
     big = vm_R("0-9", "0", ",".join(["vm"] * 10))
@@ -138,7 +138,7 @@ def test_reload(four):
     assert four.stored_R() == vm_R()
     four.call("drain", targets="1,3")
     four.call("reload", R=big, force=True)
-    assert four.stored_R() == big and four.acquire().sent() == [{"resources": big, "up": "0,2,4-9"}]
+    assert four.stored_R() == big and four.acquire().take() == [{"resources": big, "up": "0,2,4-9"}]
 
 
 def test_reload_forgets_what_is_not_there_any_more(four):
@@ -174,7 +174,7 @@ def test_hosts_are_verified(make, capfd):
         "1": reason
     }
     assert f"resource.err[1]: draining: {reason}\n" in capfd.readouterr().err
-    assert there.acquire().sent()[0]["up"] == "0,2-3"
+    assert there.acquire().take()[0]["up"] == "0,2-3"
 
 
 @pytest.mark.parametrize("how", ["argument", "configuration"])

@@ -103,18 +103,18 @@ def test_history(make, capfd, seed):
     there = make(6, vm_R("0-5", hosts="n[0-5]"))
     model = Model()
     holder = there.acquire()
-    mirror = Mirror(holder.sent()[0])
+    mirror = Mirror(holder.take()[0])
     forgotten = set()
     for _ in range(40):
         if rng.random() < 0.1:  # another scheduler: all is told anew
             holder.leave()
             holder = there.acquire()
-            mirror = Mirror(holder.sent()[0])
+            mirror = Mirror(holder.take()[0])
             forgotten = set()
         gone = set()
         step(rng, there, model, gone)
         forgotten |= gone
-        for update in holder.sent():
+        for update in holder.take():
             mirror.apply(update)
         assert mirror.known == model.there - forgotten
         assert mirror.up == model.up() - forgotten

@@ -67,9 +67,9 @@ def test_recorded_steps(make, shared_data):
     wanted = recorded()
     there = make(4, vm_R(), online=False)
     holder = there.acquire()
-    found = holder.sent()
+    found = holder.take()
     there.bring_up()
-    assert found + holder.sent() == wanted[None]
+    assert found + holder.take() == wanted[None]
     for name, new, steps in SCENARIOS:
         (full,) = [scenario for scenario in wanted if scenario and scenario.startswith(name)]
         if new:
@@ -78,4 +78,4 @@ def test_recorded_steps(make, shared_data):
             step(there)
         if new:
             holder = there.acquire()
-        assert holder.sent() == wanted[full], full
+        assert holder.take() == wanted[full], full
