@@ -25,7 +25,7 @@ from flux.scheduler.testing.job_manager import JobManager
 from flux.scheduler.testing.reactor import START_TIME
 from flux.scheduler.testing.services import FakeService, ranks_of
 from flux_engine.job_manager.job import merge_annotations
-from flux_engine.kernel.message import ROLE_OWNER
+from flux_engine.kernel.message import ROLE_OWNER, ROLE_USER
 
 __all__ = [
     "EXAMPLES", "START_TIME", "Guide", "R", "Rig", "Simulation", "check_tables", "jobspec", "loaded", "machine", "part_of",
@@ -193,10 +193,13 @@ class Client:
         tell: None, or ``tell(payload)``, called for each answer to a request for resources
     """
 
-    def __init__(self):
-        self.userid = 0
-        self.rolemask = ROLE_OWNER
+    def __init__(self, userid=0):
         self.tell = None
+        self.become(userid)
+
+    def become(self, userid, rolemask=None):
+        """Be the owner, a guest (of another id than 0), or a user with other roles."""
+        self.userid, self.rolemask = userid, rolemask or (ROLE_USER if userid else ROLE_OWNER)
 
 
 class Task:

@@ -31,17 +31,13 @@ def refused(rig, topic, payload):
     return text
 
 
-def as_guest(rig, userid=1001):
-    rig.client.userid, rig.client.rolemask = userid, 2
-
-
 @pytest.mark.parametrize(
     "topic", ["sched.explain", "sched.when", "sched.reservations", "feasibility.check"]
 )
 def test_a_payload_that_is_too_deep_is_refused_without_a_traceback(topic):
     rig = rig_with("sched-backfill", (6, 100))
     if topic != "feasibility.check":
-        as_guest(rig)
+        rig.client.become(1001)
     rig.send_text(topic, "[" * 100000)
     rig.settle()
     assert rig.received[-1] == (topic, errno.EINVAL, f"{topic}: the payload is nested too deeply")
@@ -138,7 +134,7 @@ def test_never_is_not_not_now(module):
 )
 def test_explain_refuses(payload, text):
     rig = rig_with("sched-fifo")
-    as_guest(rig)
+    rig.client.become(1001)
     assert text in refused(rig, "explain", payload)
     assert not rig.logged(3)
 
@@ -146,7 +142,7 @@ def test_explain_refuses(payload, text):
 def test_a_guest_is_told_of_own_jobs_only():
     rig = rig_with(BACKFILL, (6, 100), (8, 50))
     rig.alloc(3, whole(2, 500), userid=1001)
-    as_guest(rig)
+    rig.client.become(1001)
     answer = rig.answer("explain", all=True)
     assert [job["id"] for job in answer["jobs"]] == [3] and answer["others"] == 1
     assert "is not a pending job" in refused(rig, "explain", {"id": 2})
@@ -174,7 +170,7 @@ def test_an_admin_sees_what_the_owner_sees_and_changes_nothing():
         return [{**one, "made": None, "now": None} for one in said]
 
     as_the_owner = answers()
-    rig.client.userid, rig.client.rolemask = 1001, 2 | 4 | 8
+    rig.client.become(1001, 2 | 4 | 8)
     assert answers() == as_the_owner
     assert rig.answer("stats")["stats"]["pending_jobs"] == 2
     assert rig.ask(f"{BACKFILL}.stats-get")[0] == 0

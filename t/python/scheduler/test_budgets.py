@@ -318,5 +318,5 @@ def test_answers():
     assert (budget["whose"], budget["what"], budget["max"]) == ("bank red", "node-hours", 8)
     assert budget["t_again"] % DAY == 0 and budget["needs"] == pytest.approx(8)
     assert report(rig)["waiting"] == 1
-    rig.client.userid, rig.client.rolemask = 600, 2
+    rig.client.become(600)
     assert rig.answer("limits")["budgets"] == []

@@ -59,7 +59,7 @@ class Machine:
         self.rig.settle()
 
     def ask(self, userid, rolemask, question, **payload):
-        self.rig.client.userid, self.rig.client.rolemask = userid, rolemask
+        self.rig.client.become(userid, rolemask)
         return self.rig.answer(question, **payload)
 
     def as_guest(self, question, **payload):
@@ -176,7 +176,7 @@ def test_why_a_job_waits_is_told_with_the_job(machine, private):
 
 
 def test_plan_and_statistics_are_refused(machine):
-    machine.rig.client.userid, machine.rig.client.rolemask = GUEST, 2
+    machine.rig.client.become(GUEST)
     for question in ("plan", "stats", "reserve", "unreserve"):
         assert machine.rig.ask(f"sched.{question}", {})[0] == errno.EPERM
 
@@ -223,8 +223,8 @@ def test_a_guest_is_not_shown_what_a_mistake_of_the_scheduler_says(machine, monk
     monkeypatch.setattr("flux.scheduler.projection.player.Player.newcomer", fails)
     monkeypatch.setattr("flux.scheduler.query.source.QuerySource.plan", fails)
     payload = {"jobspec": jobspec(1)} if question == "when" else {}
-    for userid, rolemask in ((GUEST, 2), (0, 1)):
-        machine.rig.client.userid, machine.rig.client.rolemask = userid, rolemask
+    for userid in (GUEST, 0):
+        machine.rig.client.become(userid)
         errnum, answer = machine.rig.ask(f"sched.{question}", payload)
         assert (machine.bank in json.dumps(answer)) is (userid == 0)
         assert (errnum, "failed" in json.dumps(answer)) == (

@@ -337,7 +337,7 @@ def test_a_job_that_has_ended_uses_nothing_more():
 def test_a_guest_is_told_of_banks_and_of_its_own_shares():
     rig = load(Backfill, ())
     submit(rig, {1: 500, 2: 600}, "physics", slots=4)
-    rig.client.userid, rig.client.rolemask = 600, 2
+    rig.client.become(600)
     answer = rig.answer("shares")
     assert [(one["bank"], one["user"]) for one in answer["shares"]] == [
         ("physics", None),

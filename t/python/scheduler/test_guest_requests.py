@@ -18,7 +18,7 @@ from flux.scheduler.testing.reactor import FakeMessage
 @pytest.fixture
 def rig():
     rig = Rig(R(8, 4), "sched-backfill")
-    rig.client.userid, rig.client.rolemask = 9999, 2
+    rig.client.become(9999)
     return rig
 
 
@@ -62,7 +62,7 @@ def test_hosts_that_are_not_there_are_not_listed(rig, hosts):
 )
 def test_a_constraint_that_costs_too_much_is_refused(rig, constraint):
     assert "invalid hostlist" in (said := when(rig, constraints=constraint)[0]) or "terms" in said
-    rig.client.userid, rig.client.rolemask = 0, 1
+    rig.client.become(0)
     rig.alloc({1: jobspec(1, constraints=constraint), 2: jobspec(1)})
     assert "cannot parse jobspec" in rig.denied(1) and rig.started() == [2]
 
@@ -77,7 +77,7 @@ def test_a_count_of_many_ranges_is_refused(rig):
 def test_a_name_of_any_length_is_refused(rig, name):
     """Tables are looked into by it, and one that is left out would go round a limit."""
     spec = jobspec(1, **{name: "x" * 257})
-    rig.client.userid, rig.client.rolemask = 0, 1
+    rig.client.become(0)
     assert "257 characters" in rig.ask("feasibility.check", {"jobspec": spec})[1]
     rig.alloc(1, spec)
     assert "257 characters" in rig.denied(1)

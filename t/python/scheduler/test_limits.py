@@ -569,13 +569,13 @@ def test_what_is_in_use_for_the_owner_and_for_a_guest():
         "max": {"nodes": 2, "cores": None, "gpus": None, "jobs": None},
         "waiting": 1,
     }
-    rig.client.userid, rig.client.rolemask = 8, 2
+    rig.client.become(8)
     assert {(one["limit"], one["whose"]) for one in rig.answer("limits")["limits"]} == {
         ("user", "bob"),
         ("bank", "bank b8"),
         ("all", ""),
     }
-    rig.client.userid, rig.client.rolemask = 0, 1
+    rig.client.become(0)
     stats = rig.answer("stats")
     assert {one["name"]: one["waiting"] for one in stats["limits"]} == {
         "user": 1,

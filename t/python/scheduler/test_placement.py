@@ -329,7 +329,7 @@ def test_stats_and_windows_have_idle_groups_and_who_waits_for_them():
 def test_a_guest_is_not_told_how_many_wait_in_private_mode():
     rig = load(access={"private-mode": True})
     assert rig.answer("windows")["levels"][0]["waiting"] == 0
-    rig.client.userid, rig.client.rolemask = 1001, 2
+    rig.client.become(1001)
     (level,) = rig.answer("windows")["levels"]
     assert level["idle_groups"] == 4 and "waiting" not in level
     assert load(topology={}).answer("windows")["levels"] == []

@@ -260,9 +260,8 @@ def test_nothing_holds_a_question_that_was_refused():
 
 def test_questions_of_a_client_that_has_disconnected_are_forgotten():
     rig = Rig(R(4, 4), "sched-backfill")
-    first, second = Client(), Client()
+    first, second = Client(9999), Client(9999)
     for client in (first, second, first):
-        client.userid, client.rolemask = 9999, 2
         rig.client = client
         rig.send("sched.windows", {})
     rig.client = first
@@ -273,9 +272,7 @@ def test_questions_of_a_client_that_has_disconnected_are_forgotten():
 
 def test_a_job_behind_many_questions_starts_and_most_of_them_are_refused():
     rig = Rig(R(4, 4), "sched-backfill")
-    guest, owner = Client(), rig.client
-    guest.userid, guest.rolemask = 9999, 2
-    rig.client = guest
+    owner, rig.client = rig.client, Client(9999)
     for _ in range(200):
         rig.send("sched.when", {"jobspec": jobspec(1)})
     rig.client = owner

@@ -614,11 +614,11 @@ def test_guests_may_list_and_no_more():
     rig = make("sched-fifo")
     rig.reserve("dat", 100, 50, nodes=1, users=[0, 70001001], queues=["batch"])
     assert listed(rig)["dat"]["group"] == "users root,70001001; queues batch"
-    rig.client.userid, rig.client.rolemask = 1002, 2
+    rig.client.become(1002)
     assert listed(rig)["dat"]["group"] == "some"
     assert rig.ask("sched.reserve", {"reservation": {}})[0] == errno.EPERM
     assert rig.ask("sched.unreserve", {"name": "dat"})[0] == errno.EPERM
-    rig.client.userid, rig.client.rolemask = 0, 1
+    rig.client.become(0)
     assert rig.ask("sched.unreserve", {"name": "nosuch"})[0] == errno.EINVAL
 
 

@@ -449,7 +449,7 @@ def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
     assert rig.answer("check-config", config=config)["faults"] == [
         "configuration: [beds.all] 'x': expected a number"
     ]
-    rig.client.userid, rig.client.rolemask = 500, 2
+    rig.client.become(500)
     assert "beds" not in rig.answer("limits"), "a guest is told what the table names"
     rig.client = type(rig.client)()
     rig.reconfigure({})
