@@ -10,6 +10,9 @@ from flux_embedded.cmd import commands
 from flux_engine import paths
 from flux_engine.command.errors import call, prepare_streams, warn
 
+#: Options of ``flux`` itself -> the command in their place.
+OPTIONS = {"-h": "help", "--help": "help", "-V": "version", "--version": "version"}
+
 
 def _run_script(script, argv):
     """Run a Python script in this process: starting another Python would double the time."""
@@ -58,16 +61,11 @@ def run(argv=None):
     except ImportError as exc:
         warn(f"flux: ERROR: {exc}")
         return 1
-    while argv and argv[0].startswith("-"):
-        option = argv.pop(0)
-        if option in ("-h", "--help"):
-            argv[:] = ["help"]
-            break
-        if option in ("-V", "--version"):
-            argv[:] = ["version"]
-            break
-        warn(f"flux: ERROR: unrecognized option '{option}'. See 'flux --help'")
-        return 1
+    if argv and argv[0].startswith("-"):
+        if argv[0] not in OPTIONS:
+            warn(f"flux: ERROR: unrecognized option '{argv[0]}'. See 'flux --help'")
+            return 1
+        argv = [OPTIONS[argv[0]]]
     if not argv:
         sys.stderr.write(commands.usage())
         return 1

@@ -102,11 +102,7 @@ def main(argv):
     parser.option("-u --user=USER", "jobs of this user, or of 'all'")
     parser.option("--name=NAME", "jobs of this name")
     parser.option("-c --count=N", "maximum number of jobs listed (default: 1000)", type=int)
-    parser.option(
-        "-f --filter=STATE|RESULT,...",
-        "only jobs in these states, or with these results",
-        action="append",
-    )
+    parser.option("-f --filter=STATE|RESULT,...", "only such jobs", action="append")
     parser.option("--since=WHEN", "also jobs that have ended since then")
     parser.option("-i --include=RANKS|HOSTS", "only jobs on these")
     parser.option("--sort=KEY,...", "sort by these keys; -KEY: descending")

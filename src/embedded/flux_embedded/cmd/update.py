@@ -12,11 +12,8 @@ from flux_engine.command.options import Parser
 
 def _attribute(key):
     """Return the full path of a key, by default below attributes.system."""
-    if key.startswith("attributes."):
-        return key
-    return (
-        "attributes.system.job.name" if key in ("name", "job-name") else f"attributes.system.{key}"
-    )
+    key = {"name": "job.name", "job-name": "job.name"}.get(key, key)
+    return key if key.startswith("attributes.") else f"attributes.system.{key}"
 
 
 def _duration(handle, jobid, text):

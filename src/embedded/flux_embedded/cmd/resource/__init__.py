@@ -53,9 +53,7 @@ def main(argv):
     ):
         one = parser.command(name, drain, text)
         one.option("-u --update", "ignore ranks in that state already; their reasons stay")
-        one.option(
-            "-f --force", "replace earlier reasons; twice: also times", action="count", default=0
-        )
+        one.option("-f --force", "replace reasons; twice: also times", action="count", default=0)
         if name == "drain":
             one.option("-i --include=RANKS|HOSTS", "list only these")
             one.add_queues()
