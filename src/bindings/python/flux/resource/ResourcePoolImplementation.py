@@ -44,8 +44,8 @@ class ResourcePoolImplementation(PlacingPool):
     def can(self, operation: str) -> bool:
         """Return whether the pool has an optional operation. O(1).
 
-        A pool with a view (see ``PoolContract``) has all operations of this class; one without has
-        those that need none, and its own.
+        A pool with a view (see ``PoolContract``) has all operations of this class; a pool without
+        one has its own, and the operations that need no view.
 
         Args:
             operation (str): name of a method or property of this class, such as ``"plan"``.
@@ -237,10 +237,10 @@ class ResourcePoolImplementation(PlacingPool):
 
         Args:
             jobid (int): an id that no job has and without allocation, negative by convention.
-            ranks (int): mask of ranks; all free units of those that are up are allocated.
+            ranks (int): mask of ranks; all free units of the ranks that are up are allocated.
             until (float): end of the placeholder, seconds since the epoch. Plans expect its
                 resources back then; it stays until ``free()`` is called.
-            of: a selection, of which only units are allocated; None: any.
+            of: a selection to which the allocation is limited; None: any units.
 
         Returns:
             int: mask of the placeholder's ranks. 0: nothing was free, and there is no placeholder.

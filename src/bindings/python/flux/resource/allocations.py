@@ -52,11 +52,11 @@ class Allocations:
         self._since = -inf
         #: jobid -> [(mask of ranks, children, mask of those ranks that have more)]
         self._held: dict[int, list[tuple[int, Children, int]]] = {}
-        #: ranks on which jobs hold something, and those that a job holds whole
+        #: ranks on which jobs hold units, and ranks held whole by a job
         self._busy = self._whole = 0
         #: (type, id) -> mask of the ranks where a job holds this unit, but not the whole rank
         self._used: dict[tuple[str, int], int] = {}
-        #: children -> masks of the ranks that have them, and of those that have no more
+        #: children -> masks of the ranks that have them, and of the ranks that have no others
         self._have: dict[Children, tuple[int, int]] = {}
         if R is not None:
             self.define(R)

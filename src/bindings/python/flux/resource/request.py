@@ -304,7 +304,7 @@ class Shape:
         within (GroupBinding or None): the groups of ranks that it is bound to (`pool.groups`).
         slot_amounts (tuple): steps of each of the pool's amounts per slot (`pool.amounts`); empty
             if the request has none.
-        node_amounts (tuple): the same per node, beside those of its slots.
+        node_amounts (tuple): the same per node, in addition to its slots' amounts.
         attributes (int): a hash of the job's attributes, where the pool's choice may depend on them.
         match (Terms or None): the parsed constraint, and the ranks it is limited to (`on_ranks`).
         node_cores, node_gpus (int): minimum per node.

@@ -367,7 +367,7 @@ class AdmissionControl:
     def _overriding(
         method: Callable[..., Any], rules: Iterable[AdmissionRule]
     ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
-        """Return those of some rules that override a method, each with its own."""
+        """Return the rules that override a method, each with its override."""
         name = method.__name__
         return [(rule, getattr(rule, name)) for rule in rules if has_own(rule, method)]
 
@@ -400,8 +400,8 @@ class AdmissionControl:
     ) -> bool:
         """Give a pending job the request of its jobspec, changed by the rules.
 
-        If that is another than before, the job counts as withdrawn, and all rules are to be told of
-        it (`tell_of_pending`), apart from those that change requests.
+        If it differs from the previous one, the job counts as withdrawn, and all rules except the
+        ones that change requests must be notified (`tell_of_pending`).
 
         Args:
             request: as parsed from its jobspec
@@ -452,8 +452,8 @@ class AdmissionControl:
         return marks or None
 
     def _to_ask(self, job: PendingJob) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
-        """Return the rules that may keep a job from starting, with their checks: those that count
-        only if it exceeds one of its bounds."""
+        """Return the rules that may keep a job from starting, with their checks; counting rules
+        only if the job exceeds one of its bounds."""
         if self._counting:
             tally = self._tally_of(job)
             if not self.watched.isdisjoint(tally.uses):
@@ -791,7 +791,7 @@ class AdmissionControl:
 
     def deferrals(self, job: PendingJob) -> Iterator[tuple[AdmissionRule, Deferral]]:
         """Yield the deferrals of all rules that keep a job from starting, in the order of
-        checks; also those that will deny it in its turn."""
+        checks, and of rules that will deny it in its turn."""
         for rule, _ in self._to_ask(job):
             deferral = self._deferral(rule, job)
             if deferral is not None:

@@ -34,7 +34,7 @@ class SystemAttributes:
 
     @classmethod
     def from_jobspec(cls, jobspec: Any) -> SystemAttributes:
-        """Return those of a jobspec; empty if it has none or is invalid.  O(1)."""
+        """Return the attributes of a jobspec; empty if it has none or is invalid.  O(1)."""
         try:
             values = jobspec["attributes"]["system"]
         except (AttributeError, KeyError, TypeError, IndexError):

@@ -147,7 +147,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         self.random = random.Random(random.getrandbits(64))
         self._pending_args = take_options(self, args)
         self._own_args = list(self._pending_args)  # for the log
-        # those of the class, too
+        # also checks values set in the class
         parse_depth(self.queue_depth)
         check_number("SCHED_DELAY_MAX", self.SCHED_DELAY_MAX, 3600)
         check_number("SCHED_EWMA_ALPHA", self.SCHED_EWMA_ALPHA, 1)
@@ -307,8 +307,8 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         self._backlog.push(job)
 
     def free(self, jobid: int, R: Any, final: bool = False) -> None:
-        """Return freed resources `R` to the pool: all of the job's, or those of some ranks; called
-        when a job frees resources, `final` the last time."""
+        """Return freed resources `R` to the pool: all of the job's, or its resources on some ranks.
+        Called when a job frees resources; `final`: for the last time."""
         self.resources.free(jobid, R, final=final)
 
     def cancel(self, jobid: int) -> None:

@@ -139,8 +139,8 @@ class Decision:
         """Called when a running job was given more time."""
 
     def readmit_group(self, group: JobGroup, most: int) -> None:
-        """Readmit a group of deferred jobs, of which at most `most` can have room, by counts of free
-        resources, which may miss one."""
+        """Readmit a group of deferred jobs. By counts of free resources, at most `most` of them can
+        have room; the counts may miss one."""
         for job in group.head(max(1, most) if self.asks_in_order else None):
             self._readmitted_from[job] = group
             self.policy.admission.deferred.requeue(job)

@@ -181,7 +181,7 @@ class PredictionScore:
 
     def __init__(self) -> None:
         self.jobs = 0  # number of jobs with a prediction
-        self.underpredicted = 0  # number of those that ran longer
+        self.underpredicted = 0  # number of these jobs that ran longer than predicted
         #: sum over these jobs of the shorter time divided by the longer one; 1 for each exact
         #: prediction (Tsafrir et al. 2007)
         self.accuracy = 0.0

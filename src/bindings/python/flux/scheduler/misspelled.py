@@ -63,7 +63,7 @@ ATTRIBUTE = object()
 
 
 def _split(kind: type) -> tuple[list[type], list[type]]:
-    """Return the bases of a class, itself included, that are a site's, and those of the library."""
+    """Return the bases of a class (itself included) from a site, and from the library."""
     bases: tuple[list[type], list[type]] = [], []
     for base in kind.__mro__:
         bases[is_ours(base)].append(base)
@@ -78,7 +78,7 @@ def _methods(base: type) -> dict[str, types.FunctionType]:
 
 def overridden(kind: type) -> Iterator[str]:
     """Yield a line for each public name of the library that a policy's class defines but must not,
-    and those of `forgotten`.
+    and the lines of `forgotten`.
 
     The names in the class are checked, and each attribute that its methods assign to ``self`` and
     the library defines or assigns as well.

@@ -531,8 +531,8 @@ class PolicyScheduler(Scheduler):
         """Start a job if it can start now. Return whether it leaves the queue.
 
         Args:
-            is_first (bool): whether it may start on any resources; else only on those that a rule
-                keeps for it
+            is_first (bool): whether it may start on any resources; else only on resources that a
+                rule keeps for it
         """
         try:
             if is_first:

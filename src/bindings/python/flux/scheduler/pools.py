@@ -438,7 +438,7 @@ class RequestFacts:
 
     def unlike_nodes(self, request: Any) -> tuple[bool, bool]:
         """Return whether the numbers of cores, and of GPUs, that a request takes depend on the
-        ranks, as those of whole nodes of several kinds."""
+        ranks, as they do for whole nodes of several kinds."""
         shape = getattr(request, "shape", None)
         if shape is None or not shape.exclusive:
             return False, False

@@ -490,7 +490,7 @@ class Backlog(PendingQueue):
             self.push(job)
 
     def first_unexamined(self) -> PendingJob | None:
-        """Return the first job of `unexamined`, or None; drop those that are not to be examined."""
+        """Return the first job of `unexamined`, or None; drop jobs that need no examination."""
         unexamined = self.unexamined
         while unexamined:
             order, _, job = unexamined[0]
@@ -535,7 +535,7 @@ class Backlog(PendingQueue):
         the pass.
 
         Args:
-            promises (PromisedJobs): the promised jobs, and those that may be promised a start
+            promises (PromisedJobs): the promised jobs, and the jobs that may be promised a start
 
         Yields:
             a job, or None when the pass should yield to the reactor
@@ -597,8 +597,8 @@ class QueueOrder:
         self.by_share = False
 
     def ranks_of(self, job: PendingJob) -> int:
-        """Return the mask of ranks for which a job waits: by queue, those that it could use, up and
-        free or not; in strict order, all."""
+        """Return the mask of ranks for which a job waits: by queue, all that it could use, whether up
+        and free or not; in strict order, all."""
         source = self._source
         return source.facts.ranks_of(job.resource_request) if source.by_queue else ALL
 

@@ -211,7 +211,7 @@ class RuleHost:
 
         Args:
             rules: rules that do not know these jobs
-            jobs: those that have left meanwhile are passed over
+            jobs: pending jobs; the ones that have left meanwhile are passed over
         """
         for at in range(0, len(jobs), JOBS_PER_TURN):
             if at:

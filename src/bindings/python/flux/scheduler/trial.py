@@ -75,8 +75,8 @@ class Trial:
         return self.offer() is not None
 
     def needed(self, jobids: Sequence[int]) -> set[int]:
-        """Return those of the jobs taken out without whose end the job would not fit, as it does
-        now: from the last to the first, each is put back if the job still fits."""
+        """Return the jobs taken out that must end for the job to fit, as it does now: from the last
+        to the first, each is put back if the job still fits."""
         left = set(jobids)
         for jobid in reversed(jobids):
             self.put_back(jobid)

@@ -6,8 +6,8 @@ groups by the room that they need.
 By definition a pass examines every pending job, from the head of the queue to its end. Most of
 these examinations have no effect, and are skipped without any change to starts or promises:
 
-- If nothing was freed since the last walk, only the unexamined jobs are: those that have arrived, or
-  that an event concerns alone (`Backlog.again`).
+- If nothing was freed since the last walk, only the unexamined jobs are: new ones, and jobs that an
+  event concerns alone (`Backlog.again`).
 - A job without a promise is examined if there is room for it, ignoring promises, and not all jobs
   with its signature are known to be too long beside them (`PromisedJobs.groups_with_room`), or if
   it may be promised a start (`PromisedJobs.may_be_promised`).
@@ -456,7 +456,7 @@ class Walk:
         backlog, promises = self.backlog, self.promises
         if self._groups is None or self.promise_was_dropped:
             if backlog.readmitted:
-                backlog.readmitted_groups()  # drops those that are gone
+                backlog.readmitted_groups()  # drops groups that are gone
             groups: Iterable[JobGroup] | None = None
             if promises is not None and not self.all_groups:
                 groups = promises.groups_with_room()

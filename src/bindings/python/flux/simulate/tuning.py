@@ -2,8 +2,8 @@
 """Search for scheduler options that suit a trace better, and test whether the gain is significant.
 
 The trace is cut into splits with equal numbers of jobs, in order of submission. Splits alternate
-between two uses. On those that *choose*, beginning with the first, all candidates are run, and the
-best is taken. On those that *judge*, the chosen candidate is compared with the policy `against`,
+between two uses. On the splits that *choose*, beginning with the first, all candidates are run, and the
+best is taken. On the splits that *judge*, the chosen candidate is compared with the policy `against`,
 over several versions with submissions shaken. Only the latter are reported: the best of many
 candidates looks better than it is on the jobs that chose it.
 

@@ -57,7 +57,7 @@ class Demand(NamedTuple):
         return self.claim is not None or (self.whole and self.count == popcount(self.ranks))
 
     def on(self, ranks: int) -> Demand:
-        """Return the demand on those of its ranks that are in a mask."""
+        """Return the demand, limited to the ranks of a mask."""
         return self._replace(ranks=self.ranks & ranks)
 
     def use(self, start: float, end: float) -> Use:

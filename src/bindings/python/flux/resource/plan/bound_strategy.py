@@ -256,9 +256,9 @@ class RoomOnRanks:
     def least_used(
         self, demand: Demand, start: float, kept: Iterable[tuple[float, int]]
     ) -> list[tuple[int, Amounts]]:
-        """Return the ``(rank, amounts)`` to keep for a demand of whole ranks: of those that are in
-        use for the shortest time from a start on, by running jobs or others. `kept`: ``(end, mask
-        of ranks)`` of the others."""
+        """Return the ``(rank, amounts)`` to keep for a demand of whole ranks: the ranks in use for
+        the shortest time from a start on, by running jobs or others. `kept`: ``(end, mask of
+        ranks)`` of the others."""
         pool = self._pool
         running = [(pool.job_end(one) or inf, one) for one, _ in pool.job_end_times()]
         uses = [(end, selected_ranks(pool.held(one))) for end, one in running]
@@ -377,9 +377,9 @@ class BoundStrategy(Strategy):
         self._ranks = RoomOnRanks(pool, claims)
         #: whether all promises can be kept: all were checked since the last change for the worse
         self._sound = True
-        # Promises that may take units in use, which leaves ranks with less than nothing: open ones,
-        # those to no job that have too little room, and those that take all of the ranks of a
-        # placement by the pool.
+        # Promises that may take units in use, so that the free amount of a rank becomes negative:
+        # open ones, promises to no job with too little room, and promises of all the ranks of
+        # a placement by the pool.
         self._overdrawing: set[int] = set()
         self._kept_ids: set[int] = set()  # ids of the promises to no job
         self._in_groups: set[int] = set()  # ids of the promises within groups of ranks

@@ -101,8 +101,8 @@ class Claims:
         return found.items()
 
     def apart_from(self, claimant: Claimant) -> int:
-        """Return a mask of the ranks closed to a job now: those that others claim, and those with
-        others that it would claim itself.  O(kinds of claim) masks."""
+        """Return a mask of the ranks closed to a job now: ranks claimed by others, and ranks in use
+        by others that it would claim itself.  O(kinds of claim) masks."""
         ranks = 0
         for kind, (key, where) in enumerate(zip(*claimant)):
             if kind in self._claimed:

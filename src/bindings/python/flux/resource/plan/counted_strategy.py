@@ -502,7 +502,7 @@ class CountedStrategy(Strategy):
         ``advance()``; most stay.
 
         Returns:
-            the number of jobs examined, from the first on; the indices of those that moved; and the
+            the number of jobs examined, from the first on; the indices of the moved ones; and the
             earliest of their new starts, or infinity. The last one examined starts now; or the next
             may have a promise that cannot be kept, or needs a longer search.
         """

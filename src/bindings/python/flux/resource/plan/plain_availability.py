@@ -26,7 +26,7 @@ class PlainAvailability(Availability):
     def __init__(self, totals: Mapping[int, Amounts]) -> None:
         super().__init__(totals)
         self._uses: dict[int, Use] = {}
-        self._left: set[int] = set()  # numbers of those that do not count
+        self._left: set[int] = set()  # numbers of the uses left out
         self._next = 0
 
     def copy(self) -> PlainAvailability:

@@ -45,7 +45,7 @@ ROUNDING = 1e-15
 
 
 class StrategyInForce:
-    """The strategies of a plan, of which one is in force: it has the promises.
+    """The strategies of a plan; the one in force has the promises.
 
     Attributes:
         pool, claims, tokens: as of `Plan`
@@ -253,7 +253,7 @@ class Plan(StrategyInForce):
         self, request: ResourceRequest, start: float, end: float, without: Container[int | None]
     ) -> bool:
         """Return whether the tokens of a request are available throughout a span, beside all
-        promises but those of some jobs."""
+        promises except to the jobs in `without`."""
         tokens = self.tokens
         if tokens is None or not request.tokens:
             return True
@@ -497,7 +497,7 @@ class Plan(StrategyInForce):
         can surely be kept.
 
         If promises are counted, most of a long row are known to stay, for the cost of a lookup. If
-        they are bound, the row covers those that a single check shows to stay. If some need more
+        they are bound, the row ends where a single check cannot show that a promise stays. If some need more
         than resources, none is examined.
 
         Args:
@@ -545,7 +545,7 @@ class Plan(StrategyInForce):
         """Make an open promise: keep resources for a job from now on, without an end.
 
         This is for a job without an earliest time, since it waits for jobs without an end. Ranks
-        with room now are taken first, then those that have room soonest.
+        with room now are taken first, then the ranks with the earliest room.
 
         Raises:
             InsufficientResources: it would not fit even if every job ended, since it waits for

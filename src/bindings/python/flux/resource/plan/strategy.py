@@ -167,7 +167,7 @@ def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], floa
 
 
 def jobs_last(promises: Mapping[int, Promise]) -> list[tuple[int, Promise]]:
-    """Return ``(id, promise)``, those of `Plan.keep_free` first: they go before those to jobs."""
+    """Return ``(id, promise)``, first the promises of `Plan.keep_free`, which precede jobs."""
     return sorted(promises.items(), key=lambda one: one[0] >= 0)
 
 

@@ -172,8 +172,8 @@ def fewest(
 def packed(levels: Iterable[Groups], idle: int, count: ResourceCount, rooms: Rooms) -> int:
     """Return a mask of the ranks for a request that leave whole groups free; 0 if it makes no difference.
 
-    Level by level, the largest groups first, these are those of the fewest groups with room for all of
-    it. `idle`: mask of ranks without any use; `count`: the wanted number of nodes or slots.
+    Level by level, the largest groups first, these are the ranks of the fewest groups with room for all
+    of it. `idle`: mask of ranks without any use; `count`: the wanted number of nodes or slots.
     """
     if count.fixed:
         wanted: int | None = count.min

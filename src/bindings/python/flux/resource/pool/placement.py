@@ -112,8 +112,8 @@ def check_placed(
 class Placement:
     """Placement by counts: worst fit, lowest ids first (the policy of ``Rv1Pool``)."""
 
-    #: Whether ranks with the fewest free cores, then the fewest free GPUs, are tried first, instead
-    #: of those with the most.
+    #: Whether ranks with the fewest free cores, then the fewest free GPUs, are tried first; else
+    #: with the most.
     best_fit = False
 
     #: Whether the result of `place` is checked, as it is for the classes of sites.

@@ -126,7 +126,7 @@ class RankIndex:
         return True
 
     def take(self, selection: Selection) -> None:
-        """Take the units of a selection that are free, and free those that are taken.
+        """Take the free units of a selection, and free its taken ones.
 
         O(1) for a single rank; for several, O(kinds of rank) for idle and for wholly taken ones, and
         O(1) for each other rank.

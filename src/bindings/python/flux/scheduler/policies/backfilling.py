@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PROMISE_EFFORT = 12
 
 #: Minimum number of promises to examine together; effort of a full row (the maximum number of moves
-#: per turn) if all move; and the fraction of it for those that stay.
+#: per turn) if all move; and the cost of a promise that stays, relative to a moved one.
 MIN_IN_A_ROW = 8
 ROW_EFFORT = 128
 STAYING_PART = 0.1
@@ -363,8 +363,8 @@ class PromiseBook:
             self.plan.cancel(job.jobid)
 
     def reorder(self) -> list[PendingJob]:
-        """Sort the jobs again after their order changed. Return those that are now ahead of others
-        that they were behind."""
+        """Sort the jobs again after their order changed. Return the jobs that moved ahead of
+        others."""
         before = {jobid: index for index, jobid in enumerate(self._ids)}
         self.jobs.sort()
         self._ids = array("q", [job.jobid for job in self.jobs])
@@ -692,7 +692,7 @@ class BackfillInOrder(Backfilling):
         return [other for other in self.promises.after(job) if self.compete(job, other)]
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:
-        """Return those of `promised_after` with open promises."""
+        """Return the jobs of `promised_after` that have open promises."""
         return [one for one in self.promised_after(job) if self.promises.when(one) is None]
 
     def yielding(self, job: PendingJob) -> set[int]:
@@ -720,7 +720,7 @@ class BackfillInOrder(Backfilling):
 
     def reordered(self) -> None:
         for job in self.promises.reorder():
-            self.revoke(job)  # it takes precedence over those that it was behind
+            self.revoke(job)  # it now precedes jobs that preceded it
         self.released()
 
     def plan_void(self) -> None:

@@ -76,7 +76,7 @@ class BackfillByLatestStart(BackfillByRank):
         self._void: str | None = None
         #: job id -> job whose new promise has not been sent yet
         self._untold: dict[int, PendingJob] = {}
-        # the plan of heads (`plan_of_heads`; None: not made), its heads, and those of the last pass
+        # the plan of heads (`plan_of_heads`; None: not made), its heads, and the last pass's heads
         self._head_plan: Plan | None = None
         self._planned_heads: list[PendingJob] = []
         self._heads: list[PendingJob] = []
@@ -363,7 +363,7 @@ class BackfillByLatestStart(BackfillByRank):
         return result
 
     def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
-        """Enter removed promises into the plan again, in this order; those that do not fit are
+        """Enter removed promises into the plan again, in this order. A promise that does not fit is
         void, and made anew when all others are in."""
         plan = self.plan
         lost = []
@@ -465,8 +465,8 @@ class BackfillByLatestStart(BackfillByRank):
         self._stored.read()
 
     def keep_stored(self) -> Steps:
-        """Enter the latest starts of returned jobs into the plan, in order; those that have passed
-        are void."""
+        """Enter the latest starts of returned jobs into the plan, in order; a latest start in the
+        past is void."""
         known = self._stored.take_returned()
         if not known:
             return

@@ -155,7 +155,7 @@ class StoredLatestStarts:
         #: job id -> latest start before the scheduler was loaded or the request was withdrawn, until
         #: the job arrives
         self._times: dict[int, float] = {}
-        self._came: dict[int, PendingJob] = {}  # those that have arrived
+        self._came: dict[int, PendingJob] = {}  # jobs of `_times` that have arrived
         #: time until which a newly loaded scheduler waits; None: not known yet
         self._wait_until: float | None = None
 

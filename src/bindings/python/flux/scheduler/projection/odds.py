@@ -203,8 +203,8 @@ class RunShares:
             self._of_all[limited].append(share)
 
     def representative(self, userid: Any, limited: bool) -> Iterator[list[float]]:
-        """Yield the sorted shares that represent a user's job: the user's, if there are enough;
-        then those of all users."""
+        """Yield the sorted shares that represent a user's job: first the user's own, if there
+        are enough; then all users'."""
         own = self._of_user.get((userid, limited), ())
         if len(own) >= LEAST_JOBS:
             yield sorted(own)

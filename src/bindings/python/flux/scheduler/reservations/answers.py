@@ -229,7 +229,7 @@ class ReservationAnswers:
         """Return the running jobs that would be in the way at the next window's start or, while a
         window is active, hold its missing nodes.
 
-        If a number of nodes is reserved: the minimum number of jobs, those that end first.
+        If a number of nodes is reserved: the minimum number of jobs, by their ends.
         """
         if entry.window is OVER or (entry.active and not entry.lacks):
             return []

@@ -393,7 +393,7 @@ class ReservationState:
         window: Window | None = None if self.window is OVER else self.window
         wanted, chosen = self.wanted, self.ranks if self.pinned else 0
         if window is not None and self.active:
-            # Its own ranks are in use until its end, perhaps before those of jobs.
+            # Its own ranks are in use until its end, which may precede the ends of jobs.
             others = self.matching & ~self.ranks if self.ranks else 0
             yield from _some(window, others, wanted - popcount(self.ranks))
             window, chosen = self.reservation.window_after(window), 0
@@ -455,7 +455,7 @@ class ReservationState:
             self.host.log.warning(f"reservation {self.name}: rank {gone} is down: {instead}")
 
     def fill(self) -> bool:
-        """Choose missing ranks, those that the plan keeps for it first, and keep the free part of
+        """Choose missing ranks, first the ones that the plan keeps for it, and keep the free part of
         the chosen ones. Return whether others were chosen, which may be promised to jobs."""
         pool, planned = self.host.resources, self.ranks_planned
         usable = self.up
@@ -494,8 +494,8 @@ class ReservationState:
         return pool.choose_nodes(ranks, count, idle, beside)
 
     def _room_outside(self, idle: int) -> int:
-        """Return those of some idle ranks that no other reservation has chosen for an overlapping
-        window; named hosts are chosen when it is made, but do not exclude each other."""
+        """Return the ranks of `idle` that no other reservation has chosen for an overlapping window;
+        named hosts are chosen when it is made, but do not exclude each other."""
         for other in self.entries.values():
             window = other.window
             if (
@@ -555,8 +555,8 @@ class ReservationState:
         return alloc
 
     def _beside_windows(self, job: PendingJob, ranks: int, plan: Plan) -> int:
-        """Return those of some ranks for a job that outlives the window and keeps those of other
-        reservations. Raises InsufficientResources if there are none."""
+        """Return the ranks, of some, for a job that outlives the window, beside other reservations.
+        Raises InsufficientResources if it does not fit."""
         own = self.planned.values()
         others = plan.on_copy([key for key in plan.promises() if key >= 0 or key in own])
         alloc = others.alloc(job.jobid, job.resource_request.on_ranks(ranks))

@@ -312,7 +312,7 @@ class BudgetRule(ScopedRule):
         self.store.touch()
 
     def _running(self, jobids: Iterable[int]) -> Iterator[tuple[Account, float, Holding]]:
-        """Yield each account of those of some jobs that run, with their ends and holdings."""
+        """Yield ``(account, end, holding)`` for each account of the jobs that run."""
         for _, record, account, _ in self.counts_in(jobids):
             if record.end is not None and record.held is not None:
                 yield account, record.end, record.held

@@ -423,7 +423,7 @@ class CountingRule(TableRule):
             admission.count(jobid, record, 1, now)
 
     def binding(self, uses: dict[Any, Any]) -> dict[Any, Any]:
-        """Return those of some uses that a job may not exceed."""
+        """Return the uses whose limit a job may not exceed."""
         return uses
 
     def check(self, job: PendingJob) -> Deferral | None:

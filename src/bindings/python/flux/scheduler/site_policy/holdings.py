@@ -65,7 +65,7 @@ class Tally:
 
     Attributes:
         uses (list): the uses
-        dropped (list): those of them that are dropped without jobs
+        dropped (list): the uses that are dropped when they have no jobs
         told (list): ``(use, noted)``, the uses whose `Use.note_held` is called with `noted`
         pending (list): ``(numbers, index, number)``: ``numbers[index]`` falls by `number` when it
             starts

@@ -145,8 +145,8 @@ class RulesInForce:
         self._own[name] = rule
 
     def _take_own(self, config: dict[str, Any]) -> list[AdmissionRule]:
-        """Make the new rules in ``[rules]``. Return those that are no longer there, removed from
-        `rules`. A rule that cannot be made is reported."""
+        """Make the new rules in ``[rules]``. Return the rules no longer there, after their removal
+        from `rules`. A rule that cannot be made is reported."""
         wanted = {**self.tables.entries(OWN_TABLE), **self._own_by_argument}
         gone = [name for name, rule in self._own.items() if wanted.get(name) != rule.source]
         left = []

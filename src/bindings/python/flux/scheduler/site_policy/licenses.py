@@ -357,8 +357,8 @@ class LicenseRule(CountingRule):
         return Deferral(partial(self.sentence, use, at, job), key=key)
 
     def returning(self, use: LicenseUse) -> int:
-        """Return the number of a planned licence that will be free when all jobs with a known end
-        have ended, beyond those that are free; of others 0."""
+        """Return by how much the free number of a planned licence grows until all jobs with a known
+        end have ended; 0 if it is not planned."""
         if use.entry.name not in self.planned:
             return 0
         endless = [count for jobid, count in use.running.items() if not self._end_of(jobid)]

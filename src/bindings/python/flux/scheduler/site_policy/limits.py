@@ -315,8 +315,8 @@ class LimitRule(ScopedRule):
         super().readmit_for(use, waiting)
 
     def _find_head(self, use: LimitUse) -> None:
-        """Note the first of the jobs that wait for a strict limit, after a change of its use; or, for
-        another limit, of those that only strict ones may keep waiting now."""
+        """Note the first job that waits for a strict limit, after a change of its use; for another
+        limit, the first job that only strict ones may keep waiting now."""
         for key, needs in use.waiting.items():
             is_over = use in needs and use.over(needs[use]) is not None
             if is_over == use.entry.strict:
@@ -351,7 +351,7 @@ class LimitRule(ScopedRule):
 
     def left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
-        limit is strict, and those of jobs ahead that are promised a start before it would end."""
+        limit is strict, and the needs of jobs ahead that are promised a start before it would end."""
         head = use.head if use.head is not None and use.head < job else None
         kept = NONE if head is None else self.least(head)
         if use.assured:

@@ -34,7 +34,7 @@ class UsageStore:
     Args:
         rule (CountingRule): the rule. ``amounts(time)`` returns its keys, each with its amount at a
             time, in units times seconds; ``load(key, amount, through)`` is called for each stored
-            amount, and the time of that. ``add_past(rates, since, until)`` of its uses counts what a
+            amount and its time. ``add_past(rates, since, until)`` of its uses counts what a
             job with these numbers of nodes, cores and GPUs has used in a span of time
         key (str): its KVS key
         is_key: whether a tuple is a valid key

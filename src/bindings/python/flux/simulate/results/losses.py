@@ -24,7 +24,7 @@ def losses(first, second, jobs):
     Returns:
         dict: ``later``, ``earlier``, ``same``, ``only_first``, ``only_second``, numbers of jobs;
             ``lost``, ``won``, unit seconds of longer and of shorter waits; ``worst``, the largest
-            increase of a wait, seconds; ``users``, [[user, net unit seconds lost]] who lose most
+            increase of a wait, seconds; ``users``, [[user, net unit seconds lost]], the users with the largest losses
     """
     found = dict.fromkeys(("later", "earlier", "same", "only_first", "only_second"), 0)
     lost, won, worst = [], [], 0.0

@@ -169,7 +169,7 @@ class Sweep:
     """The machine over time, up to the last submission, or to the interrupt of a run.
 
     Attributes:
-        capacity (float): unit seconds, but for those of units that are idle and not available
+        capacity (float): unit seconds, except while a unit is idle and not available
         used (float): unit seconds in use
         lost (float): unit seconds idle while a waiting job was no larger than the idle part
         times, busy, queued, waiting (list): thinned steps over the whole run: units in use, queued

@@ -46,7 +46,7 @@ def taken(base):
 
 def refuse(base, results, remedy):
     """Raise ValueError if there are results (their directories) of an earlier call below `base`,
-    which would be taken for those of this one."""
+    which would be mistaken for results of this one."""
     if results:
         names = [os.path.basename(one) for one in results[:3]] + ["..."] * (len(results) > 3)
         raise ValueError(

@@ -181,8 +181,8 @@ def run_of(summary):
 
 
 def misleading(warned):
-    """Return the warnings of workloads, [(name, texts)], as lines, each once. One that not all workloads have begins with the
-    names of those that have it."""
+    """Return the warnings of workloads, [(name, texts)], as lines, each once. If only some workloads
+    have it, their names precede the text."""
     names = {}
     for name, texts in warned:
         for text in texts:

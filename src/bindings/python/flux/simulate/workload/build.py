@@ -333,8 +333,8 @@ def _usable(machine, options, notes):
 
 
 def _fit(jobs, machine, usable, unit, options, notes):
-    """Give jobs their shapes, limits and times on a machine. Return the number of those that are
-    larger than it."""
+    """Give jobs their shapes, limits and times on a machine. Return the number of jobs larger than
+    the machine."""
     limit_of = _limits(options, notes)
     rng = random.Random(options.seed)
     epoch = jobs[0].submit

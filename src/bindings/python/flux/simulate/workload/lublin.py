@@ -36,7 +36,7 @@ BUCKET = 1800
 BUCKETS = 48
 LONGEST_LOG_RUN = 12
 LONGEST_LOG_ARRIVAL = 13
-#: (bounds, their text, parameters): shares, those of gamma distributions, and logarithms of sizes.
+#: (bounds, their text, parameters): shares, parameters of gamma distributions, and logarithms of sizes.
 RANGES = (
     (0, 1, "0 to 1", ("serial", "pow2", "uProb")),
     (1e-9, 1e6, "a number above 0, up to 1e6", ("a1", "b1", "a2", "b2", "aArr", "bArr", "aNum", "bNum", "ARAR")),

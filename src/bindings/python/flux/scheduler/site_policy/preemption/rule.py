@@ -339,7 +339,7 @@ class PreemptionAnswers(Part):
     def list(self, payload: Any, caller: Caller) -> Steps:
         """Return the current preemptions, and counts by class.
 
-        A guest sees those for own jobs, and those with own jobs as victims; counts include all.
+        A guest sees preemptions whose taker or victims are its own jobs; counts include all.
 
         Returns:
             dict: ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``,

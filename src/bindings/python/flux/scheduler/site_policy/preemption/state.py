@@ -32,10 +32,10 @@ VERSION = 1
 
 # States of a preemption.
 LENT = "runs"  # its victims run in time promised to the taker
-DECIDED = "decided"  # it is being recorded in the KVS; nobody was told
-WARNED = "warned"  # the jobs that give way were told, and the grace lasts
-ENDING = "ending"  # they were ended; their resources are kept for the job as they come back
-OVER = "over"  # the job has started, or it was given up
+DECIDED = "decided"  # it is being recorded in the KVS, and not announced yet
+WARNED = "warned"  # the victims were warned, and the grace lasts
+ENDING = "ending"  # the victims were ended; the resources they free are kept for the taker
+OVER = "over"  # the taker has started, or the preemption was given up
 
 
 #: Why no job ends for one whose user limits its wait.
@@ -142,7 +142,7 @@ class RunningJobs:
         self._host = host
         #: id -> job that has a class, is ending, or was found at the start
         self.jobs: dict[int, Running] = {}
-        self.of_classes: dict[int, Running] = {}  # those that have a class
+        self.of_classes: dict[int, Running] = {}  # jobs of `jobs` that have a class
         self._clean_up: float | None = None
 
     def enter(self, job: PendingJob | RunningJob, terms: PreemptionTerms) -> Running:

@@ -47,8 +47,8 @@ def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:
 
 
 def choose(ordered: Sequence[Victim], trial: Trial) -> list[Victim] | None:
-    """Return those of the candidates (`in_order`) that must end, in order; the trial is then
-    without them. None: the job would not fit even without all candidates; the trial is unchanged.
+    """Return the candidates (of `in_order`) that must end, in order, and take them out of the trial.
+    None: the job would not fit even without all candidates; the trial is unchanged.
 
     Assumes that ending fewer jobs never leaves more room: twice as many are added each time, and
     those added too many are among the first to be spared. Costs some two trials per chosen job.
