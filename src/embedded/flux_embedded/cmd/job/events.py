@@ -99,9 +99,7 @@ def add_commands(parser):
         one.option("-f --format=", choices=("text", "json"), default="text")
         one.option("-T --time-format=", choices=TIME_FORMS, default="raw")
         one.option("-H --human", "print times for humans")
-        one.option(
-            "-p --path=PATH", "another log: exec, output, or its full name", default="eventlog"
-        )
+        one.option("-p --path=PATH", "log: exec, output or a full name", default="eventlog")
         one.option("id=JOBID", type=JobID)
     one.option("-t --timeout=FSD", "maximum time to wait")
     one.option("-m --match-context=KEY=VAL", "only an event with this in its context")

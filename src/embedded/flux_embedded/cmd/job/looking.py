@@ -123,9 +123,7 @@ def wait(args):
 
 
 def add_commands(parser):
-    one = parser.command(
-        "info", info, "print a key of a job: jobspec, R, eventlog, J, guest.output"
-    )
+    one = parser.command("info", info, "print a job's jobspec, R, J, eventlog or guest.output")
     one.option("-o --original", "the jobspec as it was submitted")
     one.option("-b --base", "jobspec or R without the updates since")
     one.option("id=JOBID", type=JobID)
