@@ -2,6 +2,7 @@
 """The pending queue: its readers always see a valid heap, after any cancel or move."""
 
 import heapq
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -191,6 +192,9 @@ def test_a_backlog_is_in_order_for_who_reads_it(small_blocks, steps, jobs):
                     one.priority = number  # one that waits elsewhere, and is not read of before
     assert backlog.settle() == sorted(there.values())
     assert len(backlog) == len(there) and bool(backlog) == bool(there)
+    for one in there.values():
+        one.request = SimpleNamespace(finalized=False)
+        backlog.join_group(one)
     assert sum(one.count for one in backlog.groups.values()) == len(there)
     assert max(len(block) for block in backlog.jobs.blocks) <= 4
 
@@ -217,3 +221,13 @@ def test_sched_backfill_makes_no_list_of_all_jobs_as_they_come_move_and_leave(
         rig.turn()
     assert len(rig.started()) == 2
     assert not listed and not rig.logged(3)
+
+
+def test_a_job_whose_examination_raised_is_examined_again():
+    backlog, one = Backlog(), job(1)
+    one.request = SimpleNamespace(finalized=False)
+    backlog.push(one)
+    with pytest.raises(KeyError):
+        for _ in backlog.to_examine(float):
+            raise KeyError
+    assert list(backlog.to_examine(float)) == [one]

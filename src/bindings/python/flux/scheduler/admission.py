@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
+    from flux.scheduler.decision import Planning
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob, RunningJob
 
@@ -98,7 +99,7 @@ class Cause(NamedTuple):
 class AdmissionHost(Protocol):
     """The interface of a scheduler to its rules."""
 
-    planning: Any  # a `Planning`, which reads this file
+    planning: Planning
 
     @property
     def admission(self) -> Any: ...  # an AdmissionControl, which reads this file

@@ -186,6 +186,7 @@ class PolicyScheduler(Scheduler):
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
+        self.forecasts.wait_limits = self.wait_limits
         own: dict[str, str] = {}
         for text in self.take_argument("rule"):
             name = text.rpartition(":")[2]
@@ -196,8 +197,11 @@ class PolicyScheduler(Scheduler):
                 self,
                 parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
                 events=lambda: self._passes.events,
-                host=self._host,
+                forecasts=self.forecasts,
+                config=self._config,
+                stopwatch=self._host.stopwatch,
                 ask=self._projections.ask,
+                odds=self.odds,
                 reserved=self._reservations.answers.spans,
                 levels=self._site_policy.rule(PlacementRule).levels,
                 victim_ends=self._site_policy.rule(PreemptionRule).answers.victim_ends,

@@ -215,7 +215,7 @@ class Backlog(PendingQueue):
     Attributes:
         jobs (OrderedJobs): the jobs to examine
         parked (dict): id -> job that waits for ranks to come up
-        groups (dict): signature -> jobs to examine, without promised ones
+        groups (dict): signature -> jobs that were examined and wait, without promised ones
         by_ranks (dict): mask of ranks -> the same jobs, if `ranks_of` is set
         ranks_of: returns the mask of ranks for which a job and others take turns; None: not
             relevant
@@ -265,9 +265,10 @@ class Backlog(PendingQueue):
             if job.signature is None:
                 shape = getattr(request, "shape", None)
                 job.signature = job.jobid if shape is None else shape
+        if self.ranks_of is not None:
+            # Asks a site's pool: if that raises, this job is refused, and no pass is lost.
+            self.ranks_of(job)
         entry = entry_of(job)
-        if not job.promised:
-            self._join_group(entry)  # first: it may ask a site's pool, which may raise
         self.jobs.add(entry)
         job.queued = True
         heapq.heappush(self.unexamined, entry)
@@ -279,8 +280,7 @@ class Backlog(PendingQueue):
         elif job.queued:
             job.queued = False
             self.jobs.remove(job)
-            if not job.promised:
-                self._leave_group(job)
+            self._leave_group(job)
             if not self.jobs.count and not self.readmitted:
                 self.woken = None
 
@@ -299,7 +299,7 @@ class Backlog(PendingQueue):
 
     def replace(self, jobs: Iterable[PendingJob]) -> None:
         for job in self.jobs:
-            job.queued = False
+            job.queued, job.group = False, None
         self.parked.clear()
         self._clear()
         for job in jobs:
@@ -315,9 +315,9 @@ class Backlog(PendingQueue):
         self._clear()
         entries = sorted(map(entry_of, jobs))
         self.jobs = OrderedJobs(entries)
-        for entry in entries:
-            if not entry[2].promised:
-                self._join_group(entry)
+        for job in self.jobs:
+            job.group = None
+            self.join_group(job)
 
     def regroup(self) -> None:
         """Update the groups after the ranks that jobs could use may have changed.  O(groups); if
@@ -334,19 +334,18 @@ class Backlog(PendingQueue):
         if changed:
             self.by_ranks.clear()
             for job in self.jobs:
-                if not job.promised:
-                    self.by_ranks[self.groups[job.signature].ranks].add(entry_of(job))
+                if job.group is not None:
+                    self.by_ranks[job.group.ranks].add(entry_of(job))
 
     def set_promised(self, job: PendingJob, promised: bool) -> None:
         """Set whether a job has a promise: a promised job is not in its group."""
         if job.promised != promised:
             job.promised = promised
-            if not promised:
-                self.walk.promise_was_dropped = True
-            if job.queued and promised:
+            if promised:
                 self._leave_group(job)
-            elif job.queued:
-                self._join_group(entry_of(job))
+            else:
+                self.walk.promise_was_dropped = True
+                self.join_group(job)
 
     def _clear(self) -> None:
         self.jobs = OrderedJobs()
@@ -356,24 +355,26 @@ class Backlog(PendingQueue):
         self.by_ranks.clear()
         self.walk.begin_anew()
 
-    def _join_group(self, entry: Entry) -> None:
-        job = entry[2]
-        key = job.signature
+    def join_group(self, job: PendingJob) -> None:
+        """Enter a job that was examined and waits into its group: most start at once, and join none."""
+        if job.group is not None or job.promised or not job.queued or job.request.finalized:
+            return
+        key, entry = job.signature, entry_of(job)
         group = self.groups.get(key)
         if group is None:
-            group = JobGroup(key)
-            group.add(entry)
+            group = self.groups[key] = JobGroup(key)
             if self.ranks_of is not None:
                 group.ranks = self.ranks_of(job)
             self.rooms.enter(group)
-            self.groups[key] = group
-        else:
-            group.add(entry)
+        group.add(entry)
+        job.group = group
         if self.ranks_of is not None:
             self.by_ranks[group.ranks].add(entry)
 
     def _leave_group(self, job: PendingJob) -> None:
-        group = self.groups[job.signature]
+        group, job.group = job.group, None
+        if group is None:
+            return
         group.remove(job)
         if self.ranks_of is not None:
             jobs = self.by_ranks[group.ranks]
@@ -430,6 +431,7 @@ class Backlog(PendingQueue):
         `by_ranks`)."""
         position = (job.order, job.jobid)
         found = [jobs.first_since(position) for jobs in self.by_ranks.values()]
+        found.append(self.first_unexamined())  # in a walk, behind all that were examined
         return min([other for other in found if other is not None], default=None)
 
     @property
@@ -505,6 +507,7 @@ class Backlog(PendingQueue):
         job = self.first_unexamined()
         while job is not None:
             job.examined = True
+            self.join_group(job)
             yield job
             job = self.first_unexamined()
 

@@ -265,6 +265,7 @@ class PendingJob:
         "_last_annotation",  # for a policy's last annotation
         # for the queue:
         "queued",  # whether the job is in the `Backlog` and not parked
+        "group",  # its `walk.JobGroup` in the backlog, or None
         "examined",  # whether it was examined since it arrived or an event concerned it alone
         # Key of the jobs refused together: the shape of its request and the signatures of the
         # admission rules; None: not computed.
@@ -298,6 +299,7 @@ class PendingJob:
         self.jobid = jobid
         self._priority = priority
         self.queued = False
+        self.group: Any = None
         self.examined = False
         self.signature: Any = None
         self.limit = -1.0

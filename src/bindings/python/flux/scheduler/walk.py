@@ -332,6 +332,8 @@ class _Backlog(Protocol):
     readmitted: dict[JobGroup, None]
     requeue: Callable[[PendingJob], None]
 
+    def join_group(self, job: PendingJob) -> None: ...
+
     def readmitted_groups(self) -> list[JobGroup]: ...
 
     def first_unexamined(self) -> PendingJob | None: ...
@@ -408,7 +410,10 @@ class Walk:
                     job.examined = True
                     if backlog.unexamined and backlog.unexamined[0][2] is job:
                         heapq.heappop(backlog.unexamined)
-                yield job
+                try:
+                    yield job
+                finally:  # also if its examination raises
+                    backlog.join_group(job)
                 backlog.effort += 1
                 self._has_started |= job.request.finalized
         self.is_over = True
@@ -572,4 +577,5 @@ class Walk:
             if limit == inf or job.limit < limit or backlog.effort > 2 * EFFORT_PER_TURN:
                 return job
             job.examined = True
+            backlog.join_group(job)
             backlog.effort += LOOKUP_EFFORT
