@@ -44,6 +44,16 @@ def test_a_policy_that_refuses_what_fits_fails(tmp_path, engine):
     )
 
 
+def test_a_traceback_does_not_begin_with_a_lookup_of_the_engine(tmp_path):
+    (tmp_path / "raises.py").write_text(
+        "from flux.scheduler.policies.backfill import Backfill\n"
+        "class Mine(Backfill):\n    def order(self, job): return None\n"
+        "def mod_main(h, *args): Mine(h, *args).run()\n"
+    )
+    done = flux("sample --jobs=5 --scheduler", tmp_path / "raises.py", code=1)
+    assert "order() returned None" in done.stderr and "KeyError" not in done.stderr
+
+
 def test_jobs_that_do_not_fit_may_be_refused(tmp_path):
     """They did not end: the makespan is that of the others."""
     (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,2\n2,60,5,9,9\n")

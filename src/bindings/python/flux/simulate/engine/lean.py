@@ -8,9 +8,7 @@ another round of the same instant.
 
 import contextlib
 import heapq
-import math
 import sys
-from itertools import islice
 
 from flux.simulate.engine import Engine, peers
 from flux.simulate.engine.loop import DirectHandle, Loop, Scheduler
@@ -54,23 +52,22 @@ class LeanEngine(Engine):
         self._turns = 0
         #: (path, args, entry) of the scheduler to load when this one has ended, or None
         self._reload = None
-        #: (submission, seconds since the epoch; index) of each job with a time, in order; other jobs follow one
-        self._submissions = (
-            (job.submit + epoch, index) for index, job in enumerate(jobs) if job.after is None
-        )
+        #: index of each job with a time, in order; other jobs follow one
+        self._submissions = (index for index, job in enumerate(jobs) if job.after is None)
         #: number of followers to be submitted after a think time
         self._thinking = 0
         #: number of submitted jobs, and so the id of the latest
         self._arrived = 0
         self._serial = 0
-        #: heaps: (seconds since the epoch, serial, job or function); and the next submission
-        self._ends, self._actions, self._coming = [], [], list(islice(self._submissions, 1))
-        #: (events, function that processes one), in the order of an instant
-        self._sources = [
-            (self._ends, self._end), (self._actions, self._act), (self._coming, self._submit),
-        ]  # fmt: skip
+        #: heap: (seconds since the epoch, kind, serial; job, function or index); of submissions, the next
+        self._events = []
+        #: functions that process an event, by kind; the kinds are in the order of an instant
+        self._process = [self._end, lambda _, function: function(self), self._submit]
+        self._END, self._ACTION, self._SUBMISSION = range(3)
         if grain == "event-submit":
-            self._sources.reverse()
+            self._process.reverse()
+            self._END, self._ACTION, self._SUBMISSION = reversed(range(3))
+        self._is_coming = self._await_submission()
         self._idle_rounds = 0
         #: latest instant with an event, if grain is not "batch"
         self._instant = None
@@ -111,7 +108,8 @@ class LeanEngine(Engine):
                 raise self.kernel.failure
             self._unload()
             if self._reload is None:
-                if (self.has_work() or self._actions) and not self.interrupted:
+                acts = any(entry[1] == self._ACTION for entry in self._events)
+                if (self.has_work() or acts) and not self.interrupted:
                     self.ended_at = self.now
                 return
             self.path, self.args, self.entry = self._reload
@@ -137,8 +135,7 @@ class LeanEngine(Engine):
     def at(self, seconds, function):
         """Have ``function(engine)`` called at a time (seconds), before the submissions of that
         instant."""
-        self._serial += 1
-        heapq.heappush(self._actions, (self.epoch + seconds, self._serial, function))
+        self._schedule(self.epoch + seconds, self._ACTION, function)
 
     def on(self, event, id, function):
         """Have ``function(engine)`` called at the "submit", "start" or "end" of a job of the trace."""
@@ -146,7 +143,7 @@ class LeanEngine(Engine):
 
     def has_work(self):
         """Whether a job runs, or a submission is due."""
-        return bool(self.manager.running or self._thinking or self._coming)
+        return bool(self.manager.running or self._thinking or self._is_coming)
 
     def take_down(self, ranks):
         """Take ranks (bounds) down; jobs on them fail, as if their brokers were lost."""
@@ -184,16 +181,12 @@ class LeanEngine(Engine):
     def _advance(self, timer):
         """Process the next event, or let time go to that of the next timer (None: there is none). Return False if there
         is nothing left."""
-        ends = self._ends
-        while ends and ends[0][2].end_entry is not ends[0]:
-            heapq.heappop(ends)
+        events, end = self._events, self._END
+        while events and events[0][1] == end and events[0][3].end_entry is not events[0]:
+            heapq.heappop(events)
         if self.interrupted:
             return False
-        when = ends[0][0] if ends else math.inf
-        for events in (self._actions, self._coming):
-            if events and events[0][0] < when:
-                when = events[0][0]
-        if when == math.inf:
+        if not events:
             # Only the scheduler's own timers are left.
             self._idle_rounds += 1
             if timer is None or not self.manager.waiting or self._idle_rounds > PATIENCE:
@@ -204,41 +197,50 @@ class LeanEngine(Engine):
             self._turns += 1
             if not self._turns % 256:
                 self.every()
+        when = events[0][0]
         if timer is not None and timer < when:
             self.kernel.time = timer
             return True
         self._idle_rounds = 0
         self.kernel.time = when
-        if self.grain == "batch":
-            for events, process in self._sources:
-                while events and events[0][0] <= when:
-                    process(heapq.heappop(events))
-            return True
-        events, process = next(one for one in self._sources if one[0] and one[0][0][0] <= when)
-        process(heapq.heappop(events))
-        if when != self._instant:
+        is_batch = self.grain == "batch"
+        while True:
+            _, kind, _, what = entry = heapq.heappop(events)
+            self._process[kind](entry, what)
+            # An end that an action has brought forward is of another round.
+            if not (is_batch and events and events[0][0] <= when and events[0][1] >= kind):
+                break
+        if not is_batch and when != self._instant:
             # Convention 2 of golden/schedules/README.md: at an instant, the first pass of a planner
             # by limits already counts as free the resources of jobs whose limits end then.
             self._instant = when
-            for entry in sorted(entry for entry in ends if entry[0] <= when):
-                active = entry[2]
+            for entry in sorted(one for one in events if one[0] <= when and one[1] == end):
+                active = entry[3]
                 limit = active.limit or active.job.limit
                 if active.end_entry is entry and limit and active.job.run >= limit:
                     self.manager.finish(active)
         return True
 
-    def _end(self, entry):
-        if entry[2].end_entry is entry:
-            self.manager.finish(entry[2])
+    def _schedule(self, when, kind, what):
+        self._serial += 1
+        entry = (when, kind, self._serial, what)
+        heapq.heappush(self._events, entry)
+        return entry
 
-    def _act(self, entry):
-        entry[2](self)
+    def _end(self, entry, active):
+        if active.end_entry is entry:
+            self.manager.finish(active)
 
-    def _submit(self, entry):
-        coming = next(self._submissions, None)
-        if coming is not None:
-            self._coming.append(coming)
-        self._arrive(entry[1])
+    def _submit(self, entry, index):
+        self._is_coming = self._await_submission()
+        self._arrive(index)
+
+    def _await_submission(self):
+        """Schedule the next submission. Return whether there is one."""
+        for index in self._submissions:
+            self._schedule(self.jobs[index].submit + self.epoch, self._SUBMISSION, index)
+            return True
+        return False
 
     def _arrive(self, index):
         self._arrived += 1
@@ -258,6 +260,4 @@ class LeanEngine(Engine):
 
     def end_at(self, active, when):
         """Schedule the end of a running job, in seconds since the epoch."""
-        self._serial += 1
-        active.end_entry = (when, self._serial, active)
-        heapq.heappush(self._ends, active.end_entry)
+        active.end_entry = self._schedule(when, self._END, active)

@@ -174,11 +174,11 @@ class Scheduler(ModuleTask):
 
     def dispatch(self, item):
         # All messages come from the engine: no guests, and seldom more than one watcher.
-        try:
-            [watcher] = self.matching[item.type, item.topic]
-        except (AttributeError, KeyError, ValueError):  # a function, or other watchers
+        watchers = () if callable(item) else self.matching.get((item.type, item.topic), ())
+        if len(watchers) != 1:
             super().dispatch(item)
             return
+        watcher = watchers[0]
         try:
             watcher.callback(watcher.handle, watcher, item, watcher.args)
         except SystemExit as exc:
