@@ -172,27 +172,6 @@ def test_job_with_own_reservation():
     assert plan.promises() == {}
 
 
-def test_whether_a_change_would_break_a_promise():
-    """It is tried on the pool, and taken back."""
-    pool = make_pool(FOUR)
-    plan = pool.plan()
-    plan.alloc(1, job(pool, 2, cores=4))
-    plan.reserve(2, job(pool, 4, cores=4), NOW + 10)
-    for end, broken in ((NOW + 5, False), (NOW + 10, False), (NOW + 11, True)):
-        asked = plan.would_break(
-            lambda end=end: pool.update_expiration(1, end),
-            lambda: pool.update_expiration(1, NOW + 10),
-        )
-        assert asked == broken
-        assert plan.stale() == [] and pool.job_end(1) == NOW + 10
-    pool.update_expiration(1, NOW + 11)
-    assert plan.stale() == [2]
-    # What is broken already is not broken by the change.
-    end = NOW + 12
-    assert not plan.would_break(lambda: pool.update_expiration(1, end), lambda: None)
-    assert pool.job_end(1) == end
-
-
 def test_no_end_no_shadow():
     """A job without an end never makes room; one past its end does now."""
     pool = make_pool(FOUR)

@@ -142,7 +142,6 @@ def test_jobs_move_into_what_a_placeholder_held(pool):
     kept = pool.hold_free(NOBODY, BIG, NOW + 60)
     request = ask(pool, cores=6)
     assert not pool.fits_on(request, kept)
-    assert pool.fits_on(request, kept, ignoring=NOBODY)
     pool.free(NOBODY)
     pool.alloc_on(1, request, kept)
     assert pool.hold_free(NOBODY, kept, NOW + 60) == BIG

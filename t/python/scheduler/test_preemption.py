@@ -298,6 +298,18 @@ def test_beyond_the_most_that_may_end_or_be_lost_nobody_ends(most, text):
     assert small.state == "running"
 
 
+def test_a_window_that_is_short_of_nodes_anyway_keeps_no_job_from_preempting():
+    instance = make(nodes=4)
+    ordinary = batch(instance, 2, duration=20000)
+    entry = {"name": "dat", "start": instance.now() + 10, "duration": 4000, "hosts": "n[0-1]"}
+    instance.request("sched.reserve", {"reservation": entry})
+    victim = standby(instance, 2, wait=20)
+    (window,) = instance.request("sched.reservations")["reservations"]
+    assert window["short"] == 2 and ordinary.ranks == "0-1"
+    taker = batch(instance, 2, wait=200)
+    assert victim.state == "inactive" and taker.state == "running"
+
+
 def test_a_job_in_a_reservation_is_never_ended():
     instance = make(nodes=2)
     entry = {"name": "dat", "start": instance.now() + 10, "duration": 5000, "zone": "UTC"}

@@ -206,26 +206,16 @@ class ResourcePoolImplementation(PlacingPool):
             )
         return self.grant(jobid, request, *placed)
 
-    def fits_on(self, request: Any, ranks: int, ignoring: int | None = None) -> bool:
-        """Return whether ``alloc_on()`` would find resources now. Has no effect.
-
-        Costs as ``alloc()``; with ``ignoring``, also a copy of a list of all ranks.
+    def fits_on(self, request: Any, ranks: int) -> bool:
+        """Return whether ``alloc_on()`` would find resources now. Has no effect. Costs as
+        ``alloc()``.
 
         Args:
             request: from ``parse_resource_request()``.
             ranks (int): mask of usable ranks.
-            ignoring (int): id of a job, or of a placeholder of ``hold_free()``, whose resources
-                count as free; default: none.
-
-        Raises:
-            KeyError: ``ignoring`` has no allocation.
         """
-        index = self.index
-        if ignoring is not None:
-            index = index.copy()
-            index.release(self.held(ignoring))
         eligible = self.eligible_ranks(request) & ranks
-        return self.place_request(request, index, eligible) is not None
+        return self.place_request(request, self.index, eligible) is not None
 
     def hold_free(self, jobid: int, ranks: int, until: float, of: Selection | None = None) -> int:
         """Allocate all free resources on given ranks to a placeholder.

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.decision import Planning
     from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob, RunningJob
 
@@ -99,7 +98,7 @@ class Cause(NamedTuple):
 class AdmissionHost(Protocol):
     """The interface of a scheduler to its rules."""
 
-    planning: Planning
+    planning: Any  # a `Planning`, which reads this file
 
     @property
     def admission(self) -> Any: ...  # an AdmissionControl, which reads this file

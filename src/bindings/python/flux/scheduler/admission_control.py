@@ -772,7 +772,7 @@ class AdmissionControl:
 
     def note_holding(self, jobid: int, held: Holding) -> None:
         """Note the resources of a running job: ranks have left, or are about to."""
-        self.counted.setdefault(jobid, Counted(-1)).held = held
+        self.counted.setdefault(jobid, Counted()).held = held
 
     def why(self, job: PendingJob) -> Cause | None:
         """Return why a rule keeps `job` waiting, or None."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 from weakref import WeakKeyDictionary
 
+from flux.scheduler.admission import AdmissionHost
 from flux.scheduler.queue import OrderingPolicy, QueueOrder
 
 if TYPE_CHECKING:
@@ -23,28 +24,31 @@ if TYPE_CHECKING:
     from flux.resource.plan.tokens import TokenPlan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob, RunningJob
+    from flux.scheduler.site_policy.tables import QueueNames
     from flux.scheduler.walk import JobGroup
 
 
-class PolicyView(OrderingPolicy, Protocol):
+class PolicyView(OrderingPolicy, AdmissionHost, Protocol):
     """The interface of a `PolicyScheduler` for its other parts."""
 
     estimate_depth: int
     reason_depth: int
+    has_virtual_time: bool
     planning: Planning
+    queue_names: QueueNames
     queue_order: QueueOrder
     running: dict[int, RunningJob]
     started_jobs: dict[str, int]
     loaded_at: float
 
     @property
-    def admission(self) -> Any: ...
+    def odds(self) -> Any: ...
+
+    @property
+    def wait_limits(self) -> Any: ...
 
     @property
     def name(self) -> str: ...
-
-    @property
-    def log(self) -> Any: ...
 
     @property
     def handle(self) -> Any: ...
@@ -52,11 +56,22 @@ class PolicyView(OrderingPolicy, Protocol):
     @property
     def decision(self) -> Decision: ...
 
-    def now(self) -> float: ...
+    @property
+    def forecasts(self) -> Any: ...  # a `Forecasts`, which reads this file
 
-    def is_mature(self, job: PendingJob) -> bool: ...
+    def order(self, job: PendingJob) -> Any: ...
 
-    def pending(self, jobid: int) -> PendingJob | None: ...
+    def reorder(self) -> None: ...
+
+    def look_again(self) -> None: ...
+
+    def start_schedule(self) -> None: ...
+
+    def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool: ...
+
+    def refuse(self, job: PendingJob, error: Exception) -> None: ...
+
+    def give_up(self, job: PendingJob, note: str) -> None: ...
 
     def pending_jobs(
         self, deferred: bool = True, most: int | None = None
@@ -69,6 +84,10 @@ class PolicyView(OrderingPolicy, Protocol):
     def why(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None: ...
 
     def stats_get(self) -> dict[str, Any]: ...
+
+    def enter_projection(self) -> None: ...
+
+    def take_in_projection(self, msg: Any) -> None: ...
 
 
 class Decision:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.pool.masks import quote
 from flux.scheduler.decision import PolicyView
@@ -60,17 +60,8 @@ class _Sent:
         self.later: tuple[float | None, str | None] | None = None
 
 
-class _WaitLimits(Protocol):
-    @property
-    def has_jobs(self) -> bool: ...
-
-    def promised(self, job: PendingJob, when: float | None) -> None: ...
-
-
 class Forecasts:
     """Informs users of estimates, promises and reasons, at the right time."""
-
-    wait_limits: _WaitLimits  # is also told of promised starts; set before jobs arrive
 
     def __init__(
         self,
@@ -229,13 +220,14 @@ class Forecasts:
             self.show_estimate(job, when, kind)
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
-        if self.wait_limits.has_jobs:
-            self.wait_limits.promised(job, when if kind == "promised" else None)
+        limits = self._policy.wait_limits
+        if limits.has_jobs:
+            limits.promised(job, when if kind == "promised" else None)
 
     @property
     def shows_changes(self) -> bool:
         """Whether changes of a job's estimate matter."""
-        return self.are_read or self.wait_limits.has_jobs
+        return self.are_read or bool(self._policy.wait_limits.has_jobs)
 
     def estimates(self) -> Iterator[float | None]:
         policy = self._policy

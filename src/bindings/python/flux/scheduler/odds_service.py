@@ -180,7 +180,7 @@ class OddsService:
         wait = self._not_before - policy.now()
         if wait > 0:
             self._forecasts.ask_for_forecast(wait)
-        elif any(policy.is_mature(job) for job in policy.pending_jobs()):
+        elif any(self._forecasts.is_mature(job) for job in policy.pending_jobs()):
             yield from self._find()
         # postponed forecasts are sent now
         for jobid in self._forecasts.with_odds() | self._found.keys():

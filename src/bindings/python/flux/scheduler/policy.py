@@ -186,7 +186,6 @@ class PolicyScheduler(Scheduler):
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host, self._errors)
         self.add_rule(self.wait_limits)
-        self.forecasts.wait_limits = self.wait_limits
         own: dict[str, str] = {}
         for text in self.take_argument("rule"):
             name = text.rpartition(":")[2]
@@ -197,11 +196,8 @@ class PolicyScheduler(Scheduler):
                 self,
                 parse=lambda jobspec: self._parser.parse_unsubmitted(jobspec),
                 events=lambda: self._passes.events,
-                forecasts=self.forecasts,
-                config=self._config,
-                stopwatch=self._host.stopwatch,
+                host=self._host,
                 ask=self._projections.ask,
-                odds=self.odds,
                 reserved=self._reservations.answers.spans,
                 levels=self._site_policy.rule(PlacementRule).levels,
                 victim_ends=self._site_policy.rule(PreemptionRule).answers.victim_ends,

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.admission import AdmissionHost, AdmissionRule
+from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
 from flux.scheduler.decision import PolicyView
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from flux.scheduler.admission_control import AdmissionControl
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.decision import Decision
-    from flux.scheduler.forecasts import Forecasts
     from flux.scheduler.host import Host
     from flux.scheduler.passes import Passes
     from flux.scheduler.requests import PendingJob, Requests
-    from flux.scheduler.site_policy.tables import QueueNames
 
 
 def signature_of(request: Any, marks: Any) -> Any:
@@ -37,27 +35,6 @@ def signature_of(request: Any, marks: Any) -> Any:
     """
     shape = getattr(request, "shape", None)
     return shape if marks is None or shape is None else (shape, marks)
-
-
-class HostedPolicy(PolicyView, AdmissionHost, Protocol):
-    """The members of a `PolicyScheduler` used by rules, through a `RuleHost`."""
-
-    queue_names: QueueNames
-    forecasts: Forecasts
-
-    def order(self, job: PendingJob) -> Any: ...
-
-    def reorder(self) -> None: ...
-
-    def look_again(self) -> None: ...
-
-    def start_schedule(self) -> None: ...
-
-    def allocate(self, job: PendingJob, plan: Plan | None = None) -> ResourcePool: ...
-
-    def refuse(self, job: PendingJob, error: Exception) -> None: ...
-
-    def give_up(self, job: PendingJob, note: str) -> None: ...
 
 
 class RuleHost:
@@ -82,7 +59,7 @@ class RuleHost:
 
     def __init__(
         self,
-        scheduler: HostedPolicy,
+        scheduler: PolicyView,
         host: Host,
         requests: Requests,
         passes: Passes,

@@ -23,7 +23,7 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, Callable, NoReturn, Union
 
@@ -409,28 +409,6 @@ class Plan(StrategyInForce):
         """Return whether some job's promise can no longer be kept. Ids below 0, which no job has,
         are ignored. Costs as much as ``stale()``."""
         return any(jobid >= 0 for jobid in self.stale())
-
-    def would_break(
-        self, change: Callable[[], None], undo: Callable[[], None], without: Collection[int] = ()
-    ) -> bool:
-        """Return whether a change of the pool, made and taken back here, would break a promise that
-        can be kept now. Costs as much as ``stale()``, twice.
-
-        The change is tried on the pool itself: a copy of the plan may have to leave out promises,
-        or bind them to other ranks.
-
-        Args:
-            change: function that makes the change
-            undo: function that takes it back
-            without: jobs whose promises the change makes void; afterwards they are as before
-        """
-        before = self.stale()
-        restore = self.withdraw(without)
-        change()
-        broken = not set(self.stale()).issubset(before)
-        undo()
-        restore()
-        return broken
 
     # -- changes ------------------------------------------------------------
 

@@ -64,8 +64,6 @@ class BackfillByRank(Backfilling):
         # the effort of this turn, in tried jobs; whether the plan may have become void unnoticed
         self._effort = 0
         self._plan_unchecked = False
-        # ids of jobs for which a rule keeps resources, in this pass
-        self._kept_for_ids: set[int] = set()
         # signature -> `has_free`; until a job starts
         self._has_free: dict[Any, bool] = {}
 
@@ -76,7 +74,6 @@ class BackfillByRank(Backfilling):
             self._effort = 0
             if not self.begin_pass():
                 return
-            self._kept_for_ids = set(self.policy.admission.kept_for)
             yield from self.one_pass()
             if not self.another_pass:
                 return
@@ -162,7 +159,7 @@ class BackfillByRank(Backfilling):
     def is_kept_for(self, job: PendingJob) -> bool:
         """Whether a rule keeps resources for a job, so that the free ones do not decide. If neither
         suffice, the rule defers it."""
-        return job.jobid in self._kept_for_ids
+        return job.jobid in self.policy.admission.kept_for
 
     def may_be_head(self, job: PendingJob, heads: Iterable[PendingJob]) -> bool:
         """Whether another head beside `heads` may be promised a time on ranks that a job could
@@ -235,7 +232,7 @@ class BackfillByRank(Backfilling):
 
     def any_kept_for(self) -> bool:
         """Whether a rule keeps resources for a queued job.  O(jobs with such resources)."""
-        found = [self.policy.pending(jobid) for jobid in self._kept_for_ids]
+        found = map(self.policy.pending, self.policy.admission.kept_for)
         return any(job is not None and job.queued for job in found)
 
     def try_to_start(self, job: PendingJob) -> bool:

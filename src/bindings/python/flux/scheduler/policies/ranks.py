@@ -27,9 +27,9 @@ from __future__ import annotations
 from math import inf, log2, log10, nan, sqrt
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
+from flux.scheduler.decision import PolicyView
 from flux.scheduler.history import expected_run, narrow_to_wide, user_only
 from flux.scheduler.options import name_in_file
-from flux.scheduler.rule_host import HostedPolicy
 
 if TYPE_CHECKING:
     from flux.scheduler.history import PredictionScore, RunTimes
@@ -56,7 +56,7 @@ RANKS: dict[str, Formula] = {
 }
 
 
-class BackfillPolicy(HostedPolicy, Protocol):
+class BackfillPolicy(PolicyView, Protocol):
     """The interface of a `Backfill` for its ranks and decision."""
 
     promises_limit: int | None

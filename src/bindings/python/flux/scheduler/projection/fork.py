@@ -17,7 +17,7 @@ from flux.scheduler.projection.odds import LEAST_PLAYS, MOST_WITHOUT_START, PLAY
 from flux.scheduler.projection.player import DRAWN_PLAY_SECONDS, PLAY_SECONDS, Player
 
 if TYPE_CHECKING:
-    from flux.scheduler.projection.player import ProjectedPolicy
+    from flux.scheduler.decision import PolicyView
     from flux.scheduler.query.answering import Caller
 
 #: Seconds after which no more plays with drawn run times are made for a query, beyond the minimum
@@ -54,7 +54,7 @@ PAUSE_PER_FORK = 9.0
 MAX_FD = 1 << 16
 
 
-def _killed_after(policy: ProjectedPolicy) -> float:
+def _killed_after(policy: PolicyView) -> float:
     return KILLED_AFTER_S * (VIRTUAL_PATIENCE if policy.has_virtual_time else 1)
 
 
@@ -91,7 +91,7 @@ class Query:
 class Projections:
     """Forks children of a scheduler to answer queries, one child at a time."""
 
-    def __init__(self, policy: ProjectedPolicy, waits: bool) -> None:
+    def __init__(self, policy: PolicyView, waits: bool) -> None:
         self._policy = policy
         #: whether to wait for each child: in virtual time an answer must not depend on the
         #: machine's speed
@@ -244,7 +244,7 @@ class Projections:
 # -- the child's side ------------------------------------------------------------------------------
 
 
-def _play(policy: ProjectedPolicy, queries: list[Query], pipe: int, niceness: int) -> None:
+def _play(policy: PolicyView, queries: list[Query], pipe: int, niceness: int) -> None:
     """Answer the queries, each in its own child, then exit."""
     try:
         os.nice(niceness)
@@ -268,7 +268,7 @@ def _play(policy: ProjectedPolicy, queries: list[Query], pipe: int, niceness: in
         os._exit(0)
 
 
-def _answer(policy: ProjectedPolicy, number: int, query: Query, pipe: int) -> None:
+def _answer(policy: PolicyView, number: int, query: Query, pipe: int) -> None:
     answer, error = None, None
     try:
         if query.odds:
@@ -280,7 +280,7 @@ def _answer(policy: ProjectedPolicy, number: int, query: Query, pipe: int) -> No
     _write(pipe, [number, answer, error])
 
 
-def _answer_with_odds(policy: ProjectedPolicy, query: Query) -> dict[str, Any]:
+def _answer_with_odds(policy: PolicyView, query: Query) -> dict[str, Any]:
     began = time.perf_counter()
     answer = _in_child(policy, query, None)
     answer["plays"] = []
@@ -298,7 +298,7 @@ def _answer_with_odds(policy: ProjectedPolicy, query: Query) -> dict[str, Any]:
     return answer
 
 
-def _in_child(policy: ProjectedPolicy, query: Query, draws: Draws | None) -> dict[str, Any]:
+def _in_child(policy: PolicyView, query: Query, draws: Draws | None) -> dict[str, Any]:
     """Play once, in a child, so that this process remains unchanged."""
     read_end, write_end = os.pipe()
     pid = os.fork()

@@ -6,16 +6,16 @@ from __future__ import annotations
 import math
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler import messages
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.decision import PolicyView
 from flux.scheduler.disclosure import Reason, read_by
 from flux.scheduler.projection.virtual_host import VirtualHandle, VirtualTime
 
 if TYPE_CHECKING:
+    from flux.scheduler.decision import PolicyView
     from flux.scheduler.projection.odds import Draws
     from flux.scheduler.query.answering import Caller
 
@@ -55,27 +55,10 @@ class PlayedMessage(NamedTuple):
     userid: int = 0
 
 
-class ProjectedPolicy(PolicyView, Protocol):
-    """The interface of a `PolicyScheduler` in a projection."""
-
-    @property
-    def odds(self) -> Any: ...
-
-    @property
-    def wait_limits(self) -> Any: ...
-
-    @property
-    def has_virtual_time(self) -> bool: ...
-
-    def enter_projection(self) -> None: ...
-
-    def take_in_projection(self, msg: Any) -> None: ...
-
-
 class Player:
     """Takes over a forked scheduler. A player plays once."""
 
-    def __init__(self, policy: ProjectedPolicy, draws: Draws | None = None) -> None:
+    def __init__(self, policy: PolicyView, draws: Draws | None = None) -> None:
         self._policy = policy  # the scheduler; not usable for other purposes afterwards
         self._draws = draws  # draws the run times of jobs; None: they run to their limits
         self._time = VirtualTime(policy.now())

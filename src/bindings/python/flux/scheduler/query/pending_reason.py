@@ -59,8 +59,8 @@ class PendingReason:
             policy.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             never = str(exc)
-        reason = never or read_by(caller, self._source.forecasts.reason_of(job, facts or None))
-        when, kind = self._source.forecasts.estimate_of(job)
+        reason = never or read_by(caller, self._policy.forecasts.reason_of(job, facts or None))
+        when, kind = self._policy.forecasts.estimate_of(job)
         return {
             "id": job.jobid,
             "name": name_of(job.jobid),
@@ -70,7 +70,7 @@ class PendingReason:
             "reason": reason or "",
             "t_estimate": when,
             "t_estimate_kind": kind,
-            **self._source.odds.known(job.jobid),
+            **self._policy.odds.known(job.jobid),
             **{key: facts[key] for key in EXPLAIN_COUNTS if key in facts},
         }
 
@@ -124,7 +124,7 @@ class PendingReason:
         """Return the pending job ahead, in a list that is empty if there is none."""
         if head is None:
             return []
-        start, _ = self._source.forecasts.estimate_of(head)
+        start, _ = self._policy.forecasts.estimate_of(head)
         length = head.resource_request.duration
         end = start + length if start is not None and length > 0 else None
         name = caller.name(head.jobid, head.request.userid)
@@ -135,10 +135,10 @@ class PendingReason:
     ) -> Generator[None, None, tuple[list[dict[str, Any]], bool]]:
         """Return the last running jobs to end before a job's start, among those whose resources it
         waits for, and whether there are more."""
-        source = self._source
-        wanted = self._policy.facts.ranks_of(job.resource_request)
-        estimate, _ = source.forecasts.estimate_of(job)
-        last = source.ending_by(math.inf if estimate is None else estimate)
+        policy = self._policy
+        wanted = policy.facts.ranks_of(job.resource_request)
+        estimate, _ = policy.forecasts.estimate_of(job)
+        last = self._source.ending_by(math.inf if estimate is None else estimate)
         found: list[dict[str, Any]] = []
         for examined, (jobid, end) in enumerate(last, 1):
             if examined % JOBS_PER_STEP == 0:

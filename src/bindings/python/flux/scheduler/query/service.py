@@ -81,8 +81,8 @@ class QueryService:
             job = caller.pending_job(policy, asked["id"])
             yield from policy.queue_order.find_heads()
             found = yield from self._reasons.explain(job, caller)
-            if self._source.odds.depth:
-                found.update((yield from self._source.odds.of_job(job, caller)))
+            if policy.odds.depth:
+                found.update((yield from policy.odds.of_job(job, caller)))
             answer["jobs"].append(found)
             others, shown = 0, 1
         else:
@@ -128,10 +128,10 @@ class QueryService:
             type(priority) is not int or not 0 <= priority <= PRIORITY_MAX
         ):
             raise ValueError(f"priority={priority!r} is invalid: expected 0 to {PRIORITY_MAX}")
-        source = self._source
-        jobspec = as_submitted(asked["jobspec"], source.config.get())
+        policy, source = self._policy, self._source
+        jobspec = as_submitted(asked["jobspec"], source.host.config.get())
         request = source.parse(jobspec)
-        now = self._policy.now()
+        now = policy.now()
         answer: dict[str, Any] = {
             "now": now,
             "made": now,
@@ -143,22 +143,22 @@ class QueryService:
             "t_likely": None,
             "t_p90": None,
         }
-        over = over_policy(jobspec, source.config.get())
+        over = over_policy(jobspec, source.host.config.get())
         if over is not None:
             return {**answer, "verdict": "never", "reason": printable(over)}
-        end = self._policy.resources.expiration
+        end = policy.resources.expiration
         if end and request.duration > end - now:
             # flux-core refuses it, in these words.
             limit, left = duration_text(request.duration), duration_text(max(0.0, end - now), 2)
             reason = f"job duration ({limit}) exceeds remaining instance lifetime ({left})"
             return {**answer, "verdict": "never", "reason": reason}
         try:
-            self._policy.resources.check_feasibility(request)
+            policy.resources.check_feasibility(request)
         except InfeasibleRequest as exc:
             return {**answer, "verdict": "never", "reason": printable(exc)}
         arguments = {"jobspec": jobspec, "caller": caller, "priority": priority}
         try:
-            found = yield from source.ask("newcomer", odds=source.odds.are_known, **arguments)
+            found = yield from source.ask("newcomer", odds=policy.odds.are_known, **arguments)
         except ProjectionFailed as exc:
             # An exception's text may contain anything.
             reason = str(exc) if caller.sees_all else "the projection has failed"
@@ -169,7 +169,7 @@ class QueryService:
         answer.update(start=found["start"], ranks=found["ranks"], unplanned=found["left"])
         answer.update(reason=found["reason"], made=found["made"])
         if "plays" in found:
-            answer.update(source.odds.of_newcomer(found))
+            answer.update(policy.odds.of_newcomer(found))
         if "t_latest" in found:
             answer["t_latest"] = found["t_latest"]
         if found["denied"]:
@@ -200,7 +200,7 @@ class QueryService:
             raise ValueError("the pool of this scheduler cannot plan")
         yield
         yield from policy.queue_order.find_heads()
-        kinds = self._policy.resources.node_kinds()
+        kinds = policy.resources.node_kinds()
         # In strict order no job passes a waiting one.
         stuck = 0
         if not policy.decision.looks_past_heads:
@@ -287,10 +287,10 @@ class QueryService:
         """Return figures for a live view and for monitoring; jobs are named only in promises.
         `caller`: a client that sees all."""
         read(payload)
-        policy, source = self._policy, self._source
+        policy = self._policy
         plan = self._source.plan()
         head = self._head()
-        pool = self._policy.resources
+        pool = policy.resources
         up, idle = pool.eligible_ranks(), pool.idle_ranks
         reserved = 0
         for jobid in pool.placeholders():
@@ -320,7 +320,7 @@ class QueryService:
             if job.request.finalized:
                 continue
             if known := examined < MAX_JOBS_LISTED:
-                key = queue_of(job), source.forecasts.kind_of_wait(job)[0]
+                key = queue_of(job), policy.forecasts.kind_of_wait(job)[0]
             else:
                 key = None, "other"
             reasons[key] = reasons.get(key, 0) + 1

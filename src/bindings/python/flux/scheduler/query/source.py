@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.decision import PolicyView
-    from flux.scheduler.forecasts import Forecasts
-    from flux.scheduler.host import InstanceConfig
-    from flux.scheduler.odds_service import OddsService
+    from flux.scheduler.host import Host
     from flux.scheduler.requests import PendingJob
 
 
@@ -38,12 +36,9 @@ class QuerySource:
     # returns the pool's request for a jobspec; raises ValueError if that is invalid
     parse: Callable[[Any], Any]
     events: Callable[[], int]  # returns a number that grows with every event
-    forecasts: Forecasts  # estimates and reasons
-    config: InstanceConfig  # the instance's configuration
-    stopwatch: Callable[[], float]  # returns seconds of real time
+    host: Host  # its host
     # queries a projection (`flux.scheduler.projection.fork.Projections.ask`)
     ask: Callable[..., Generator[float, None, dict[str, Any]]]
-    odds: OddsService  # likely starts of jobs
     # return the windows of reservations up to a time, and the figures of groups of nodes by level
     reserved: Callable[[float], Iterator[dict[str, Any]]]
     levels: Callable[[], list[dict[str, Any]]]
@@ -63,10 +58,10 @@ class QuerySource:
         if present != self._copied:
             most = min(most, AGE_PER_COST * self._took)
         if self._copy is None or not 0 <= now - self.made < most:
-            began = self.stopwatch()
+            began = self.host.stopwatch()
             plan = self.policy.planning.current()
             self._copy = None if plan is None else plan.copy()
-            self._took = self.stopwatch() - began
+            self._took = self.host.stopwatch() - began
             self._copied, self.made = present, now
         return self._copy
 

@@ -359,13 +359,13 @@ class CountingRule(TableRule):
         userid = -1 if job.userid is None else job.userid
         uses = self.uses_of(userid, attributes)
         if uses:
-            self._enter(job.jobid, userid, self.read_job(job, uses, attributes))
+            self._enter(job.jobid, self.read_job(job, uses, attributes))
 
-    def _enter(self, jobid: int, userid: int, uses: dict[Any, Any], pending: int = 1) -> Counted:
+    def _enter(self, jobid: int, uses: dict[Any, Any], pending: int = 1) -> Counted:
         """Count a job in its uses, given with its needs of each. `pending`: 1 if it is pending, else 0."""
         record = self.counted.get(jobid)
         if record is None:
-            record = self.counted[jobid] = Counted(userid)
+            record = self.counted[jobid] = Counted()
         record.needs, record.tally = (*record.needs, *uses.items()), None
         for use, needs in uses.items():
             use.jobs += not use.is_kept
@@ -418,8 +418,8 @@ class CountingRule(TableRule):
             before = self.counted.get(jobid)
             if before is not None and before.held is not None:  # another rule counts it
                 admission.count(jobid, before, -1, now)
-            record = self._enter(jobid, userid, needs, 0)
-            record.userid, record.held, record.end = userid, held, job.end
+            record = self._enter(jobid, needs, 0)
+            record.held, record.end = held, job.end
             admission.count(jobid, record, 1, now)
 
     def binding(self, uses: dict[Any, Any]) -> dict[Any, Any]:
@@ -597,8 +597,9 @@ class ScopedRule(CountingRule):
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
         own: set[Any] = set()
-        for number, (_, record, use, _) in enumerate(() if caller.sees_all else self.counts_in()):
-            if record.userid == caller.userid:
+        for number, (jobid, _, use, _) in enumerate(() if caller.sees_all else self.counts_in()):
+            job = self.host.running.get(jobid) or self.host.pending(jobid)
+            if job is not None and job.userid == caller.userid:
                 own.add(use)
             if number % JOBS_PER_STEP == 0:
                 yield None

@@ -114,18 +114,16 @@ class Counted:
     Attributes:
         needs (tuple): each `flux.scheduler.site_policy.counting.Use` in which the job counts, with its
             needs of it; the same object for jobs with one `Tally`
-        userid (int): its user; -1 if unknown
         held (Holding or None): its resources; None while it is pending; without `ranks` if their
             numbers were known beforehand (`AdmissionControl.held_by`)
         end (float or None): its latest end, as budgets count it, seconds since the epoch
         tally (Tally or None): how it is counted; None: to be made
     """
 
-    __slots__ = ("end", "held", "needs", "tally", "userid")
+    __slots__ = ("end", "held", "needs", "tally")
 
-    def __init__(self, userid: int) -> None:
+    def __init__(self) -> None:
         self.needs: tuple[tuple[Any, Any], ...] = ()
-        self.userid = userid
         self.held: Any = None
         self.end: float | None = None
         self.tally: Tally | None = None

@@ -332,7 +332,9 @@ class Part:
         hold: Callable[[], list[int]] = list,
         unpinned: Collection[int] = (),
     ) -> bool:
-        """Whether a promise that can be kept now would break in a trial, which is undone.
+        """Whether a promise that can be kept now would break in a trial, which is undone. It is
+        made on the pool itself: a copy of the plan may have to leave out promises, or bind them to
+        other ranks.
 
         Args:
             ends: id of a running job -> its end in the pool
@@ -340,24 +342,21 @@ class Part:
             hold: also makes placeholders, and returns their ids
             unpinned: ids of the promises that may move to other ranks
         """
-        pool, held = self._host.resources, list[int]()
-        before = {jobid: pool.job_end(jobid) for jobid in ends}
-
-        def change() -> None:
-            for jobid, end in ends.items():
-                pool.update_expiration(jobid, end)
-            held.extend(hold())
-            for jobid in unpinned:
-                plan.pin(jobid, stays=False)
-
-        def undo() -> None:
-            for jobid in unpinned:
-                plan.pin(jobid)
-            self._host.placeholders.free(held)
-            for jobid, end in before.items():
-                pool.update_expiration(jobid, end)
-
-        return plan.would_break(change, undo, without)
+        pool, stale = self._host.resources, plan.stale()
+        restore, before = plan.withdraw(without), {jobid: pool.job_end(jobid) for jobid in ends}
+        for jobid, end in ends.items():
+            pool.update_expiration(jobid, end)
+        held = hold()
+        for jobid in unpinned:
+            plan.pin(jobid, stays=False)
+        breaks = not set(plan.stale()).issubset(stale)
+        for jobid in unpinned:
+            plan.pin(jobid)
+        self._host.placeholders.free(held)
+        for jobid, end in before.items():
+            pool.update_expiration(jobid, end)
+        restore()
+        return breaks
 
     def _raise(
         self, jobid: int, severity: int, note: str, done: Callable[[int], Any] = lambda error: None
