@@ -344,3 +344,10 @@ def test_memory_of_nodes_is_counted(tmp_path):
     assert warning.startswith("no job that takes part of a node requests memory")
     small = Trace(path, nodes=1, cores_per_node=4, memory_per_node="2G", unit="core")
     assert simulate(small, "sched-backfill")[0].figures["started"] == 0
+
+
+def test_a_file_in_the_working_directory_is_named_with_it(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    with pytest.raises(OptionError, match=r"not found in search path \(a file here: \./mine\.py\)"):
+        simulate("sample", "mine.py")

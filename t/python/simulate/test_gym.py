@@ -84,8 +84,10 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
     "trace, options, said",
     [
         ("sample", {"jobs": 1500, "part": (0.5, 1.0)}, r"jobs=1500: expected 1 to 1,000"),
-        ("sample", {"part": (0, 2)}, r"part=\(0, 2\): expected fractions"),
-        ("sample", {"part": (-1, 1)}, r"part=\(-1, 1\): expected fractions"),
+        ("sample", {"part": (0, 2)}, r"part=\(0, 2\): expected two fractions"),
+        ("sample", {"part": (-1, 1)}, r"part=\(-1, 1\): expected two fractions"),
+        ("sample", {"part": 0.5}, "part=0.5: expected two fractions"),
+        ("sample", {"part": (0, 0.5, 1)}, r"part=\(0, 0.5, 1\): expected two fractions"),
         ("sample", {"k": 0}, "k=0: expected an integer, 1 or more"),
         ("sample", {"k": None}, "k=None: expected an integer, 1 or more"),
         ("sample", {"k": 2.5}, "k=2.5: expected an integer"),

@@ -580,6 +580,8 @@ def test_a_trace_without_limits(tmp_path):
     assert warning.startswith("no job has a limit") and "--estimates=tsafrir" in warning
     assert workload(tmp_path, text, estimates="run").notes.warnings == []
     assert workload(tmp_path, swf(row(limit=-1), row(2))).notes.warnings == []
+    (warning,) = workload(tmp_path, swf(row(), row(2)), estimates="run").notes.warnings
+    assert "--estimates changes nothing" in warning
 
 
 def test_limits_and_estimates(tmp_path):

@@ -133,10 +133,11 @@ class SchedulingEnv(gymnasium.Env, Observer):
                 pool.check_feasibility(pool.parse_resource_request(jobspec(job)))
             except InfeasibleRequest as reason:
                 raise ValueError(f"job {job.id}: {reason}") from None
-        if not 0 <= part[0] < part[1] <= 1:
-            raise ValueError(f"part={part}: expected fractions of the trace, in order")
+        begin, end = part if isinstance(part, (tuple, list)) and len(part) == 2 else (1, 0)
+        if not 0 <= begin < end <= 1:
+            raise ValueError(f"part={part}: expected two fractions of the trace, in order")
         count = len(work.jobs)
-        self._first, last = (int(share * count) for share in part)
+        self._first, last = int(begin * count), int(end * count)
         self._count = last - self._first if jobs is None else jobs
         self._places = last - self._first - self._count + 1
         check_count("k", k, required=True)
@@ -233,7 +234,8 @@ class SchedulingEnv(gymnasium.Env, Observer):
         cost = self._cost(wait, job.seconds, job.size)
         if not isinstance(cost, numbers.Real) or not math.isfinite(cost):
             raise ValueError(
-                f"the reward of wait={wait:g}, run={job.seconds:g}, size={job.size}: {cost}"
+                f"the reward of wait={wait:g}, run={job.seconds:g}, size={job.size}: {cost}:"
+                " expected a finite number"
             )
         self._gain -= cost / self._count
 

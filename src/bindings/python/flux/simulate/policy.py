@@ -102,7 +102,8 @@ def parse(texts):
             where = modpath.search_path(os.environ, paths.module_dirs())
             module = modpath.find(words[0], where, ())
         except OSError as exc:
-            raise OptionError(f"--scheduler={words[0]}: {exc.strerror}") from None
+            here = f" (a file here: ./{words[0]})" if os.path.isfile(words[0]) else ""
+            raise OptionError(f"--scheduler={words[0]}: {exc.strerror}{here}") from None
         choices = [_choices(word) for word in words[1:]]
         for args in itertools.product(*choices):
             found.append(Policy(module.name, module.path, args, is_file="/" in words[0]))

@@ -335,7 +335,7 @@ def _usable(machine, options, notes):
 def _fit(jobs, machine, usable, unit, options, notes):
     """Give jobs their shapes, limits and times on a machine. Return the number of jobs larger than
     the machine."""
-    limit_of = _limits(options, notes)
+    limit_of = _limits(jobs, options, notes)
     rng = random.Random(options.seed)
     epoch = jobs[0].submit
     scale, shake = options.scale_arrivals, options.shake
@@ -460,7 +460,7 @@ def _look_at_users(jobs, notes):
         notes.fact(f"{counted(count, 'user')}{more}")
 
 
-def _limits(options, notes):
+def _limits(jobs, options, notes):
     """Return ``limit(job, rng)`` for the options."""
     text = str(options.limits)
     if text == "run":
@@ -474,6 +474,8 @@ def _limits(options, notes):
         raise OptionError(f"limits {text!r}: expected trace, run or xF")
     estimate = None if options.estimates == "none" else estimator(str(options.estimates))
     made_up = f"jobs have no limit: one is made up (--estimates={options.estimates})"
+    if estimate is not None and all(job.limit for job in jobs):
+        notes.warn("every job of the trace has a limit: --estimates changes nothing")
 
     def limit(job, rng):
         if job.limit:
