@@ -87,10 +87,15 @@ def test_a_borrower_is_ended_and_the_promise_is_kept(policy):
 
 
 @pytest.mark.parametrize("event", ["", "late", "more time", "reload"])
-def test_a_latest_start_is_kept_although_it_is_lent(event):
+@pytest.mark.parametrize("short", [False, True], ids=["", "and-a-window-lacks-a-node"])
+def test_a_latest_start_is_kept_although_it_is_lent(event, short):
     """A job that delays no head starts in the time of a job behind it. If another ends late, both
-    times move together."""
-    instance = make(*ALL, nodes=5, config=config())
+    times move together. No job is examined after the reload."""
+    instance = make(*ALL, nodes=5 + short, config=config(wait="1h"))
+    if short:
+        window = {"name": "w", "start": instance.now() + 90000, "duration": 1000, "nodes": 6}
+        instance.mark_down("5")
+        instance.request("sched.reserve", {"reservation": {**window, "zone": "UTC"}})
     first = batch(instance, 3, duration=1000, runtime=1100 if event == "late" else 1000)
     head = batch(instance, 3, duration=1000)
     taker = batch(instance, 5, duration=4000)

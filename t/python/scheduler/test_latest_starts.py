@@ -251,6 +251,26 @@ def promised():
     return instance
 
 
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        # (nodes, ranks, duration); the fourth was bound last, and starts before the third
+        [(1, "1-2", 300), (2, "0,2", 200), (2, "1-2", 100), (1, "0-2", 200)],
+        # in queue order the second is bound to the rank of the fifth, which is entered first then
+        [(2, "0-2", 200), (2, "0-2", 300), (1, "0-1", 100), (1, "2", 200), (1, "1-2", 200)],
+    ],
+)
+def test_a_reload_binds_promises_so_that_all_are_kept(jobs):
+    instance = loaded("sched-backfill", "promise=all", "within=0", nodes=3)
+    for nodes, ranks, duration in jobs:
+        instance.submit(nodes, duration=duration, exclusive=True, constraints={"ranks": [ranks]})
+        instance.run_until_idle()
+    before = latest(*instance.pending())
+    reload(instance, "within=0")
+    assert latest(*instance.pending()) == before
+    assert instance.scheduler.stats_get()["latest_starts"]["void"] == {}
+
+
 def test_latest_starts_are_kept_over_a_reload(promised):
     before = latest(*promised.jobs_promised)
     reload(promised, "within=0")

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
 #: them may start. Twice as many follow if it still has room when these were examined.
 READMITTED_AT_ONCE = 64
 
+#: Orders in which stored latest starts are entered into the plan, until one of them loses none.
+ORDERS_TRIED = 4
+
 #: Tolerated delay of a start after the latest start, in seconds: a running job ends exactly at its
 #: limit, and its resources are freed a little later; so it may be that late itself.
 GRACE_S = 1.0
@@ -362,22 +365,29 @@ class BackfillByLatestStart(BackfillByRank):
         yield from self.put_back(taken, "priority")
         return result
 
-    def put_back(self, jobs: Iterable[PendingJob], cause: str) -> Steps:
+    def put_back(self, jobs: Iterable[PendingJob], cause: str, orders: int = 1) -> Steps:
         """Enter removed promises into the plan again, in this order. A promise that does not fit is
-        void, and made anew when all others are in."""
+        void, and made anew when all others are in. `orders`: the number of orders to try, where the
+        choice of ranks matters; with more than one, `jobs` is a list."""
         plan = self.plan
-        lost = []
-        for number, job in enumerate(jobs, 1):
-            if number % PROMISED_PER_TURN == 0:
-                yield
-            if self.plan_is_void():
-                return  # all are entered into the new plan
-            if job in self.latest and not (job.request.finalized or plan.has(job.jobid)):
-                when = self.latest.put_off(job, self.policy.now())
-                try:
-                    plan.reserve(job.jobid, job.resource_request, when)
-                except InsufficientResources:
-                    lost.append(job)
+        for others in reversed(range(orders)):
+            lost = []
+            for number, job in enumerate(jobs, 1):
+                if number % PROMISED_PER_TURN == 0:
+                    yield
+                if self.plan_is_void():
+                    return  # all are entered into the new plan
+                if job in self.latest and not (job.request.finalized or plan.has(job.jobid)):
+                    when = self.latest.put_off(job, self.policy.now())
+                    try:
+                        plan.reserve(job.jobid, job.resource_request, when)
+                    except InsufficientResources:
+                        lost.append(job)
+            if not (lost and others) or plan.is_counted:
+                break
+            for job in jobs:
+                plan.cancel(job.jobid)
+            jobs = lost + [job for job in jobs if job not in lost]  # bound first, they may fit
         for number, job in enumerate(lost, 1):
             if number % PROMISED_PER_TURN == 0:
                 yield
@@ -386,6 +396,8 @@ class BackfillByLatestStart(BackfillByRank):
             if job in self.latest and not job.request.finalized:
                 self.void(job, self.latest.when(job), cause)
                 self.promise_anew(job)
+        if self.policy.admission.pins is not None:
+            self.policy.admission.pins.review()  # perhaps no job is examined
 
     def park_if_down(self, job: PendingJob) -> bool:
         latest = self.latest.when(job) if job in self.latest else None
@@ -471,15 +483,12 @@ class BackfillByLatestStart(BackfillByRank):
         if not known:
             return
 
-        def key(job: PendingJob) -> Any:
-            return known[job], job.jobid, job
-
         kept: list[PendingJob] = []
         passed: list[PendingJob] = []
-        for job in (yield from in_steps(list(known), key)):
+        for job in (yield from in_queue_order(known)):
             self.latest.make(job, known[job], "restored")
             (kept if known[job] >= self.policy.now() else passed).append(job)
-        yield from self.put_back(kept, "unloaded")
+        yield from self.put_back(kept, "unloaded", ORDERS_TRIED)
         for number, job in enumerate(kept, 1):
             # Their users were told before the reload, and must be told of a loss.
             if job in self.latest and self.latest.when(job) == known[job]:

@@ -193,7 +193,7 @@ class Loan(Preemption):
         self.await_step()
         self.let_run(sorted(self.held.difference(within)), "the promised time has moved")
         self.shared.store()
-        if plan.stale():
+        if plan.breaks_a_promise():
             self._host.decision.extended()
 
     def renew(self, plan: Plan) -> None:

@@ -308,7 +308,7 @@ class Preemption(Part):
         plan = host.planning.current() if self.in_promise else None
         if plan is not None:
             plan.pin(self.taker, stays=False)
-            if plan.stale():  # they move now if they have to, before a job starts
+            if plan.breaks_a_promise():  # they move now if they have to, before a job starts
                 host.decision.extended()
         self.shared.store()
         if self._classes.entries:
