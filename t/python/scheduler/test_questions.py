@@ -6,6 +6,7 @@ import gc
 import json
 import weakref
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from peers import Client, R, Rig, jobspec
@@ -63,6 +64,15 @@ class Stopwatch:
         self.time += ANSWER_SECONDS_PER_TURN / 3
 
 
+def answering_of(handle, stopwatch, serve):
+    """For requests without limits."""
+    config = SimpleNamespace(get=dict)
+    host = SimpleNamespace(
+        handle=handle, stopwatch=stopwatch, config=config, has_virtual_time=False
+    )
+    return Answering(host, SimpleNamespace(limits=None, serve=serve))
+
+
 def question(stopwatch, log, name, steps, error=None):
     for number in range(steps):
         stopwatch.step()
@@ -77,11 +87,10 @@ def question(stopwatch, log, name, steps, error=None):
 def work():
     stopwatch, log = Stopwatch(), []
     handle = Handle(log)
-    answering = Answering(handle, stopwatch)
+    answering = answering_of(handle, stopwatch, partial(serve, log))
 
     def ask(name, steps, error=None, userid=0):
-        steps = question(stopwatch, log, name, steps, error)
-        answering.begin(steps, Message(userid, 1), partial(serve, log))
+        answering.begin(question(stopwatch, log, name, steps, error), Message(userid, 1))
 
     return handle, log, ask
 
@@ -116,7 +125,7 @@ def test_one_that_rests_stops_no_other_of_its_user(work):
 
     answering = handle.callback.__self__
     for _ in range(2):
-        answering.begin(rests(1e9), Message(0, 1), partial(serve, log))
+        answering.begin(rests(1e9), Message(0, 1))
     ask("a", 1)
     handle.turn()
     assert log == [("rests", 1e9), ("rests", 1e9), ("a", 0), '{"name": "a"}']
@@ -145,7 +154,7 @@ def test_what_cannot_be_encoded_is_a_failure(work):
         yield
         return {"what": object()}
 
-    Answering(handle, lambda: 0.0).begin(odd(), Message(0, 1), partial(serve, log))
+    answering_of(handle, lambda: 0.0, partial(serve, log)).begin(odd(), Message(0, 1))
     handle.turn()
     assert isinstance(log[-1], TypeError)
 
@@ -175,14 +184,12 @@ class Message:
 
 def test_so_many_are_open_and_no_more():
     handle, stopwatch, log = Handle(), Stopwatch(), []
-    answering = Answering(handle, stopwatch)
+    answering = answering_of(handle, stopwatch, lambda msg, serve: None)
 
     def ask(userid, rolemask=2, size=0):
         answering.answer(
             Message(userid, rolemask, size),
             lambda payload, caller: question(stopwatch, log, caller.userid, 4),
-            None,
-            lambda msg, serve: None,
         )
 
     for _ in range(MAX_OPEN_OF_GUEST):
@@ -208,14 +215,12 @@ def test_so_many_are_open_and_no_more():
 
 def test_while_questions_come_they_are_read_and_not_answered():
     handle, stopwatch, log = Handle(), Stopwatch(), []
-    answering = Answering(handle, stopwatch)
+    answering = answering_of(handle, stopwatch, lambda msg, serve: None)
 
     def ask():
         answering.answer(
             Message(0, 1),
             lambda payload, caller: question(stopwatch, log, caller.userid, 1),
-            None,
-            lambda msg, serve: None,
         )
 
     for number in range(MAX_READINGS):
@@ -233,7 +238,6 @@ def test_while_questions_come_they_are_read_and_not_answered():
 def test_nothing_holds_a_question_that_was_refused():
     """Its payload may be large, and who collects cycles comes late."""
     handle, refused = Handle(), []
-    answering = Answering(handle, lambda: 0.0)
 
     def refuse(payload, caller):
         raise ValueError("too many")
@@ -245,11 +249,12 @@ def test_nothing_holds_a_question_that_was_refused():
         except ValueError as exc:
             refused.append(str(exc))
 
+    answering = answering_of(handle, lambda: 0.0, serve)
     msg = Message(9999, 2)
     here = weakref.ref(msg)
     gc.disable()
     try:
-        answering.answer(msg, refuse, None, serve)
+        answering.answer(msg, refuse)
         del msg
         handle.turn()
         handle.turn()

@@ -209,12 +209,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
             when_empty=when_empty,
             forecasts=looks_ahead and self._host.wants_forecast,
         )
-        self._quiescence = Quiescence(
-            self._host,
-            self._passes,
-            lambda: self._requests.running,
-            limit=lambda: None if self.queue_depth == "unlimited" else int(self.queue_depth),
-        )
+        self._quiescence = Quiescence(self._host, self._passes)
 
     # -- the interface for policies ----------------------------------------------------------------
 

@@ -33,6 +33,7 @@ class PolicyView(OrderingPolicy, AdmissionHost, Protocol):
 
     estimate_depth: int
     reason_depth: int
+    odds_depth: int
     has_virtual_time: bool
     planning: Planning
     queue_names: QueueNames

@@ -44,8 +44,6 @@ class OddsService:
         forecasts: Forecasts,
         checkpoints: Checkpoints,
     ) -> None:
-        #: number of pending jobs that are told odds; 0: nothing is learnt, and no query answered
-        self.depth = 0
         self.tells = False  # whether jobs are annotated with odds
         self.shares = RunShares()  # statistics of ended jobs
         self.calibration = Calibration()  # statistics of started jobs
@@ -64,12 +62,12 @@ class OddsService:
     def are_known(self) -> bool:
         """Whether queries are played with drawn run times: that is enabled, and enough jobs have
         ended to draw from."""
-        return self.depth > 0 and self.shares.are_enough
+        return self._policy.odds_depth > 0 and self.shares.are_enough
 
     # -- events ------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        if self.depth:
+        if self._policy.odds_depth:
             self._checkpoint.read(self._restore)
 
     def ended(self, job: RunningJob) -> None:
@@ -196,7 +194,9 @@ class OddsService:
         policy = self._policy
         made, rest = policy.now(), ROUND_INTERVAL_S
         try:
-            answer = yield from self._projections.ask("estimates", odds=True, most=self.depth)
+            answer = yield from self._projections.ask(
+                "estimates", odds=True, most=self._policy.odds_depth
+            )
             rest = max(rest, ROUND_REST * answer["took"])
         except ProjectionFailed as exc:
             policy.log.debug(f"odds: {exc}")

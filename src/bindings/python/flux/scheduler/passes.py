@@ -263,6 +263,8 @@ FORECAST_STEPS = (32, 500.0, 0.125)
 
 
 class _Scheduler(Protocol):
+    queue_depth: int | str
+
     def schedule(self) -> Any: ...
     def start_schedule(self) -> None: ...
     def forecast(self) -> Any: ...
@@ -456,17 +458,9 @@ class Quiescence:
     any more.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        passes: Passes,
-        running: Callable[[], int],
-        limit: Callable[[], int | None],
-    ) -> None:
+    def __init__(self, host: Host, passes: Passes) -> None:
         self.host = host
         self.passes = passes
-        self.running = running  # returns the number of jobs that hold resources, for the answer
-        self.limit = limit  # returns the maximum number of open requests, or None
         self._clients: list[_Client] = []
 
     def ask(self, msg: Any) -> None:
@@ -497,7 +491,7 @@ class Quiescence:
     def _heard(self, client: _Client, queued: int, pending: int) -> None:
         """Process the job manager's numbers of unsent and of open requests."""
         heard = (queued, pending)
-        limit = self.limit()
+        depth = self.passes.scheduler.queue_depth
         client.times = client.times + 1 if heard == client.heard else 0
         client.heard = heard
         if client.last or (queued and heard == client.full):
@@ -506,7 +500,7 @@ class Quiescence:
             client.keys = None
         elif queued == 0 or client.times >= SAME_ANSWERS_UNTIL_IDLE:
             client.last = True
-        elif limit is not None and pending >= limit:
+        elif depth != "unlimited" and pending >= int(depth):
             client.last = client.again = True
             client.full = heard
 
@@ -524,7 +518,7 @@ class Quiescence:
                 waiting.append(client)
                 self._query(client)
             else:
-                answer = {"status": 0, "alloc_current": self.running()}
+                answer = {"status": 0, "alloc_current": self.passes.requests.running}
                 self.host.errors.guard("quiescent", self.host.handle.respond, client.msg, answer)
         self._clients = waiting
         if not waiting:

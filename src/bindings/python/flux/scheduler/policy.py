@@ -46,7 +46,7 @@ from flux.scheduler.odds_service import OddsService
 from flux.scheduler.options import parse_number
 from flux.scheduler.pools import RequestFacts
 from flux.scheduler.projection.fork import Projections
-from flux.scheduler.query.answering import READING_S, Answering, Caller, Steps, payload_of
+from flux.scheduler.query.answering import Answering, Caller, Steps, payload_of
 from flux.scheduler.query.service import QueryService
 from flux.scheduler.query.source import QuerySource
 from flux.scheduler.queue import JOBS_PER_TURN, Backlog, QueueOrder
@@ -54,7 +54,6 @@ from flux.scheduler.requests import RunningJob
 from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_answers import WrongAnswer, check_answers
 from flux.scheduler.rule_host import RuleHost, signature_of
-from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.fairshare import FairShareRule
 from flux.scheduler.site_policy.in_force import RulesInForce
 from flux.scheduler.site_policy.placement import PlacementRule
@@ -77,9 +76,7 @@ def _answered_by(
 
     return served_by(
         topic,
-        lambda self, msg: self._answering.answer(
-            msg, query(self), self._responder.limits, self._responder.serve
-        ),
+        lambda self, msg: self._answering.answer(msg, query(self)),
         guests=guests,
         sees_all=not guests,
     )
@@ -157,7 +154,6 @@ class PolicyScheduler(Scheduler):
         self._predicts = type(self).predicted is not PolicyScheduler.predicted
         self.facts = RequestFacts(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
-        self._config = self._host.config
         self.admission = AdmissionControl(
             self._requests, self._errors.report, self.facts, lambda: self.resources
         )
@@ -170,17 +166,14 @@ class PolicyScheduler(Scheduler):
         self.show_reason = self.forecasts.show_reason
         self._requests.on_answer, self._requests.on_queue = self._answered, self._queued
         self.has_virtual_time = self._host.has_virtual_time
-        reading_s = 0.0 if self.has_virtual_time else READING_S
-        self._answering = Answering(h, self._host.stopwatch, self._config, reading_s)
+        self._answering = Answering(self._host, self._responder)
 
         def parse(*jobspec: Any) -> Any:
             return self._parser.parse(*jobspec)  # no cache before there is a pool
 
         self.odds = OddsService(self, self._projections, self.forecasts, self._checkpoints)
         self.queue_names = QueueNames()
-        self._rule_host = host = RuleHost(
-            self, self._host, self._requests, self._passes, self._checkpoints, parse
-        )
+        host = RuleHost(self, self._host, self._passes, self._checkpoints, parse)
         self._reservations = ReservationRule(host, self._errors)
         self.planning.changed = self._reservations.attach
         self.add_rule(self._reservations)
@@ -190,7 +183,7 @@ class PolicyScheduler(Scheduler):
         for text in self.take_argument("rule"):
             name = text.rpartition(":")[2]
             own[name if own.get(name, text) == text else text] = text
-        self._site_policy = RulesInForce(host, self._errors, RULES, self._reservations, own)
+        self._site_policy = RulesInForce(host, self._errors, self._reservations, own)
         self._queries = QueryService(
             QuerySource(
                 self,
@@ -211,7 +204,6 @@ class PolicyScheduler(Scheduler):
                 setattr(self, name, parse_number(option, text, 0, "a number of jobs, 0 for none"))
         if not (given["odds_depth"] or self._host.wants_odds):
             self.odds_depth = 0
-        self.odds.depth = self.odds_depth
         # In virtual time a scheduler waits for its projections, and pauses between them have no
         # effect.
         asked = bool(given["odds_depth"]) and self.odds_depth > 0
@@ -352,7 +344,7 @@ class PolicyScheduler(Scheduler):
 
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued
-        self._site_policy.load(self._config.get())
+        self._site_policy.load(self._host.config.get())
         # Before hello: the job manager sends no frees between hello and ready.
         self._run_times.load()
         self.odds.load()
@@ -470,7 +462,7 @@ class PolicyScheduler(Scheduler):
             annotations["resource_summary"] = alloc.dumps()
         if self.log.level >= LOG_DEBUG:
             self.log.debug(f"alloc: {job.name}: {alloc.dumps()}")
-        if "backfill" in annotations and is_private(self._config.get()):
+        if "backfill" in annotations and is_private(self._host.config.get()):
             del annotations["backfill"]  # the job ahead may be another user's
         self.started_jobs[annotations.get("selection_type", "immediate")] += 1
         R = alloc.to_dict()
@@ -622,7 +614,7 @@ class PolicyScheduler(Scheduler):
         if job is not None and not final:
             job.ending = self.now()  # it has ended, and is being cleaned up
         elif job is not None:
-            if self.odds.depth and not self._is_projection:
+            if self.odds_depth and not self._is_projection:
                 self.odds.ended(job)
             self._run_times.job_ended(job)
         if self.admission.engaged or self.admission.counted:
@@ -692,8 +684,8 @@ class PolicyScheduler(Scheduler):
     @request_handler("config-reload")
     def _handle_config_reload(self, msg: Any) -> None:
         def serve() -> None:
-            self._config.replace(payload_of(msg))
-            self._site_policy.reload(self._config.get())
+            self._host.config.replace(payload_of(msg))
+            self._site_policy.reload(self._host.config.get())
             self.handle.respond(msg, None)
 
         self._responder.serve(msg, serve)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flux.scheduler.decision import Decision
     from flux.scheduler.host import Host
     from flux.scheduler.passes import Passes
-    from flux.scheduler.requests import PendingJob, Requests
+    from flux.scheduler.requests import PendingJob
 
 
 def signature_of(request: Any, marks: Any) -> Any:
@@ -61,14 +61,13 @@ class RuleHost:
         self,
         scheduler: PolicyView,
         host: Host,
-        requests: Requests,
         passes: Passes,
         checkpoints: Checkpoints,
         parse: Callable[..., Any],
     ) -> None:
         self.parse = parse
         self._scheduler = scheduler
-        self._requests, self._queue = requests, requests.queue
+        self._requests, self._queue = passes.requests, passes.requests.queue
         self._passes = passes
         self._commits = host.commits
         self.configuration = host.config.get
@@ -84,7 +83,7 @@ class RuleHost:
         self.readmit = scheduler.readmit
         self.look_again, self.start_schedule = scheduler.look_again, scheduler.start_schedule
         self.start = scheduler.start_or_deny
-        self.all_pending, self.go_ahead = requests.jobs, passes.main.go_ahead
+        self.all_pending, self.go_ahead = passes.requests.jobs, passes.main.go_ahead
         self.refuse, self.give_up = scheduler.refuse, scheduler.give_up
         self.pending_jobs = scheduler.pending_jobs
         self.checkpoint = checkpoints.make

@@ -17,8 +17,8 @@ from flux.scheduler.host import has_left, name_of, payload_size
 from flux.scheduler.messages import ID_MAX, sees_all
 
 if TYPE_CHECKING:
-    from flux.scheduler.host import InstanceConfig
-    from flux.scheduler.messages import SizeLimits
+    from flux.scheduler.host import Host
+    from flux.scheduler.messages import Responder
     from flux.scheduler.requests import PendingJob
 
 #: Maximum horizon of a query, seconds: a year.
@@ -160,46 +160,27 @@ class Answering:
     soon.
 
     Args:
-        config (InstanceConfig): determines whether guests may see others' jobs
-        reading_s (float): `READING_S`; 0 in virtual time, since queries take none there
+        responder (Responder): has the limits on payloads, and answers with an error if there is one
     """
 
-    def __init__(
-        self,
-        handle: Any,
-        stopwatch: Callable[[], float],
-        config: InstanceConfig | None = None,
-        reading_s: float = READING_S,
-    ) -> None:
-        self._handle = handle
-        self._stopwatch = stopwatch
-        self._config = config
-        self._reading_s = reading_s
+    def __init__(self, host: Host, responder: Responder) -> None:
+        self._handle, self._stopwatch, self._config = host.handle, host.stopwatch, host.config
+        self._responder = responder
+        self._reading_s = 0.0 if host.has_virtual_time else READING_S  # there queries take no time
         # user -> open queries, never empty; the user whose turn it is comes first
         self._ready: dict[int, deque[_OpenQuery]] = {}
         self._resting: list[tuple[float, int, _OpenQuery]] = []  # a heap: (time, number, query)
         self._numbers = itertools.count()
         self._count = 0  # number of all these
         self._of_user: dict[int, int] = {}  # user -> number of them, never 0
-        self._timer = handle.timer_watcher_create(0.0, self._turn)
+        self._timer = host.handle.timer_watcher_create(0.0, self._turn)
         self._armed = False
         self._rests = False  # whether the timer is armed for later than at once
         self._came = False  # whether a query arrived since the last turn
         self._readings = 0
 
-    def answer(
-        self,
-        msg: Any,
-        query: Callable[[Any, Caller], Steps],
-        limits: SizeLimits | None,
-        serve: Callable[[Any, Callable[[], Any]], None],
-    ) -> None:
-        """Answer a request in a later turn.
-
-        Args:
-            query: makes the answer from payload and caller
-            limits (SizeLimits): limits on the payload; None: it is already parsed
-            serve: calls a function, and answers the request with an error if it raises
+    def answer(self, msg: Any, query: Callable[[Any, Caller], Steps]) -> None:
+        """Answer a request in a later turn. `query` makes the answer from payload and caller.
 
         Raises:
             BlockingIOError: too many queries are open (EAGAIN)
@@ -208,10 +189,11 @@ class Answering:
         self._came = True
         # Most queries of a flood are refused here, before any work on them.
         self._check_open(msg.userid, sees_all(msg))
+        limits = self._responder.limits
         if limits is not None:
             limits.check_bytes(msg)
 
-        caller = Caller(msg, self._config is not None and is_private(self._config.get()))
+        caller = Caller(msg, is_private(self._config.get()))
 
         def steps() -> Steps:
             if limits is not None:
@@ -220,7 +202,7 @@ class Answering:
             shown: dict[str, Any] = caller.shown(msg.topic, answer)
             return shown
 
-        self.begin(steps(), msg, serve)
+        self.begin(steps(), msg)
 
     def _check_open(self, userid: int, sees_all: bool) -> None:
         """Raise BlockingIOError if a user may not send more queries now."""
@@ -229,11 +211,9 @@ class Answering:
         if self._count >= (MAX_OPEN if sees_all else MAX_OPEN_OF_GUESTS):
             raise BlockingIOError(errno.EAGAIN, f"too many questions are {_TRY_AGAIN}")
 
-    def begin(
-        self, steps: Steps, msg: Any, serve: Callable[[Any, Callable[[], Any]], None]
-    ) -> None:
-        """Work on the answer of a request in later turns. `serve`: as for `answer`."""
-        query = _OpenQuery(steps, msg, serve, 1 + payload_size(msg) // BYTES_OF_ONE)
+    def begin(self, steps: Steps, msg: Any) -> None:
+        """Work on the answer of a request in later turns."""
+        query = _OpenQuery(steps, msg, 1 + payload_size(msg) // BYTES_OF_ONE)
         self._count += query.weight
         self._of_user[msg.userid] = self._of_user.get(msg.userid, 0) + query.weight
         self._put(query)
@@ -323,7 +303,7 @@ class Answering:
                 raise answer
             self._handle.respond(query.msg, answer)
 
-        query.serve(query.msg, give)
+        self._responder.serve(query.msg, give)
         if isinstance(answer, Exception):
             # Its frames refer to the payload, and `give` refers to it.
             answer.__traceback__ = None
@@ -334,11 +314,10 @@ class _OpenQuery:
     """An unanswered query.
 
     Attributes:
-        steps, msg, serve: arguments of `Answering.begin`
+        steps, msg: arguments of `Answering.begin`
     """
 
     steps: Steps
     msg: Any
-    serve: Callable[[Any, Callable[[], Any]], None]
     weight: int  # its weight in the limits
     is_over: bool = False  # whether it is answered, or dropped

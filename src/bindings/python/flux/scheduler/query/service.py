@@ -81,7 +81,7 @@ class QueryService:
             job = caller.pending_job(policy, asked["id"])
             yield from policy.queue_order.find_heads()
             found = yield from self._reasons.explain(job, caller)
-            if policy.odds.depth:
+            if policy.odds_depth:
                 found.update((yield from policy.odds.of_job(job, caller)))
             answer["jobs"].append(found)
             others, shown = 0, 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from copy import copy
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flux.scheduler.admission import AdmissionRule, has_own
 from flux.scheduler.host import ask_job_attributes
@@ -20,6 +20,7 @@ from flux.scheduler.options import ending_in_value_error, name_in_file, path_and
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.queue import JOBS_PER_TURN
 from flux.scheduler.rule_answers import check_answers
+from flux.scheduler.site_policy import RULES
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
@@ -58,7 +59,6 @@ class RulesInForce:
     """Adds each rule to the scheduler while its table has an entry.
 
     Args:
-        rules: classes of rules, in the order of checks
         reservations (ReservationRule): the rule that precedes them
         own (dict): name -> ``FILE:CLASS`` of site rules in addition to ``[rules]``
 
@@ -70,14 +70,13 @@ class RulesInForce:
         self,
         host: RuleHost,
         errors: ErrorReporter,
-        rules: Iterable[Callable[[RuleHost, ErrorReporter], TableRule]],
         reservations: ReservationRule,
         own: dict[str, str],
     ) -> None:
         self._host = host
         self._reservations, self._service = reservations, reservations.service
         self._errors = errors
-        self.rules: list[AdmissionRule] = [rule(host, errors) for rule in rules]
+        self.rules: list[AdmissionRule] = [rule(host, errors) for rule in RULES]
         #: name -> site rule
         self._own: dict[str, AdmissionRule] = {}
         self._own_by_argument = own
