@@ -19,10 +19,11 @@ from flux.resource.pool.masks import members, popcount, take
 from flux.resource.request import Claimant
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
-from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job, State
+from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job, State, victims_for, without
 from flux.scheduler.history import expected_run
 from flux.scheduler.policies.backfilling import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
+from flux.scheduler.projection.player import ENDING_S
 
 NODES, CORES, GPUS = 8, 4, 2
 
@@ -35,6 +36,12 @@ EVERY, TIMES = 900, 12
 #: of one that is not there.
 LEAD, BOOKED = 30.0, 120.0
 NEVER = Use(inf, inf, None, {})
+
+#: Seconds after which a job of queue standby may be preempted, and that a job must have waited for that.
+AFTER, WAIT = 10.0, 5.0
+
+#: Reasons for no victims that are compared.
+COMPARED = "no job of a lower rank", "it would not fit", "it can start", "promises to others"
 
 #: By name: module, arguments, and their equivalent in the definition.
 POLICIES = {
@@ -73,6 +80,10 @@ CONFIG = {
     },
 }
 CONFIG["preferred"] = CONFIG["racks"]
+CONFIG["preemption"] = {
+    "queues": {"batch": {}, "standby": {}},
+    "preemption": {"standby": {"queues": ["standby"], "after": AFTER, "wait": WAIT}},
+}
 
 
 class Case(NamedTuple):
@@ -134,6 +145,8 @@ def draw(rnd, case, at, to_limits):
         keys["licenses"] = {"matlab": rnd.randint(1, 2)}
     if "max-wait" in has and rnd.random() < 0.5:
         keys["max-wait"] = rnd.choice([0, 30, 100, 200])
+    if "preemption" in has:
+        keys["queue"] = rnd.choice(["batch", "standby"])
     most = 8
     if "constraints" in has and (case.whole or rnd.random() < 0.7):
         most = 4
@@ -211,9 +224,8 @@ def changes(case, seed, jobs):
             add("up", rank, after=found[-1].at)
     has_one = {"reservation", "repeats"} & {*case.features}
     windows = [Change(60.0, "window", 0b11, 240.0)] if has_one else []
-    if (
-        "booked" in case.features
-    ):  # one after all jobs, so that promises are bound to ranks throughout
+    # One after all jobs, so that promises are bound to ranks throughout.
+    if "booked" in case.features or case.whole and case.features == ("preemption",):
         windows.append(Change(30000.0, "window", 0b1, 60.0))
     if "windows" in case.features:
         ranks = rnd.sample(range(NODES), rnd.randint(2, 5))
@@ -225,12 +237,47 @@ def changes(case, seed, jobs):
 
 class Played(NamedTuple):
     """The result of a history: starts and ranks by job id, seconds since the epoch; its beginning; and
-    the answer of `sched.when` about the last job, if it was queried."""
+    the answer of `sched.when` about the last job, if it was queried; and the searches for victims."""
 
     starts: dict
     ranks: dict
     begin: float
     said: object
+    searches: list
+
+
+class Search(NamedTuple):
+    """A search for the victims of a pending job: its time, the job, the seconds for which its place is
+    kept before it starts, the victims, the reason why there are none, and whether they were ended."""
+
+    time: float
+    jobid: int
+    longer: float
+    victims: tuple
+    reason: object
+    began: bool = False
+
+
+def note_searches(rule, searches):
+    """Have a scheduler's searches for victims appended to a list."""
+    takers, active = rule.shared.takers, rule.shared.active
+    choice, consider = takers.choice, takers.consider
+
+    def note_choice(one, waited=inf):
+        found = choice(one, waited)
+        if waited < inf:  # not a query
+            now, longer = rule.host.now(), rule.shared.running.clean_up()
+            ids = tuple(victim.jobid for victim in found.victims)
+            searches.append(Search(now, one.job.jobid, longer, ids, found.reason))
+        return found
+
+    def note_beginning(jobid, *alive):
+        before = active.get(jobid)
+        consider(jobid, *alive)
+        if active.get(jobid) is not before:
+            searches[-1] = searches[-1]._replace(began=True)
+
+    takers.choice, takers.consider = note_choice, note_beginning
 
 
 def config_of(case):
@@ -317,6 +364,9 @@ def play(case, jobs, changes, ask):
     if "order" in case.features:
         args = (*args, "order=queue" if case.policy == "fifo" else "order=strict")
     rig.load(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
+    searches = []
+    if "preemption" in case.features:
+        note_searches(rig.rule("preemption"), searches)
     rig.settle()
     begin, said = rig.now, None
     for name, one in zip(WINDOWS, windows_of(changes)):
@@ -336,7 +386,7 @@ def play(case, jobs, changes, ask):
     rig.wait(40000)
     assert not rig.logged(3), rig.logged(3)
     ranks = {jobid: rig.ranks(jobid) for jobid in rig.begun}
-    return Played(dict(rig.begun), ranks, begin, said)
+    return Played(dict(rig.begun), ranks, begin, said, searches)
 
 
 def in_time(jobs, changes):
@@ -366,6 +416,10 @@ class Player:
         self.case, self.now, self.begin, self.real = case, begin, begin, real
         self.starts, self.ends, self.jobs = {}, {}, {}
         self.held_at, self.waited, self.submit, self.came, self.due = {}, {}, {}, {}, {}
+        self.searches = list(real.searches)
+        #: by taker: the jobs that end for it, the use of its place by it, and of what is free of that
+        self.evictions = {}
+        self.wrong = []
         config = config_of(case)
         self.pool = (TreePool if case.tree else ResourcePool)(
             machine(case.tree, NODES, gpus=GPUS, properties={"left": "0-3"}),
@@ -480,6 +534,8 @@ class Player:
             takes=takes,
             window=self.window_of(system.get("reservation")),
             latest=inf if wait is None else self.now + max(0.0, wait - self.waited.get(jobid, 0.0)),
+            class_rank=0.0 if system.get("queue") == "standby" else inf,
+            after=AFTER,
             rank=lambda now: (
                 FORMULAS["area"](now - submit, expected_run(None, limit), size, 1.0)
                 if self.case.policy == "rank"
@@ -508,6 +564,12 @@ class Player:
         a plan."""
         self.follow()
         request, pool = self.requests[job.id], self.pool
+        running = self.state.running.items()
+        gone = [o.id for o, u in running if o.window is None and all(u is not r for r in room.uses)]
+        if gone:  # in a search for victims
+            pool = pool.copy()
+        for jobid in gone:
+            pool.free(jobid)
         shape, index = request.shape, pool.index.copy()
         for window in self.state.windows:
             is_begun = window.start <= self.now and window is not self.state.inside
@@ -549,10 +611,7 @@ class Player:
                 for ranks, units in pairs(placed[0])
                 for rank in members(ranks)
             ):
-                index = pool.index.copy()
-                for rank, amounts in use.where.items():
-                    keep(index, rank, amounts)
-                placed = pool.place_request(request, index, sum(1 << rank for rank in use.where))
+                placed = place_on(pool, request, use.where)
             pool.grant(job.id, request, *placed)
 
     # -- the history -------------------------------------------------------------------------------
@@ -566,6 +625,7 @@ class Player:
             times = [*ends.values()] + [self.begin + one.at for _, one in coming[-1:]]
             times += [job.latest for job in state.pending if self.now < job.latest < inf]
             times += [self.due[job.id] for job in state.pending if job.id in self.due]
+            times += [one.time for one in self.searches[:1]]
             self.now = state.now = min([*times, *wakes])
             is_woken = self.now in wakes
             for window in [one for one in state.windows if one.end <= self.now]:
@@ -575,6 +635,9 @@ class Player:
                 del ends[job], state.running[job]
                 self.pool.free(job.id) if state.choose else None
                 is_woken = True
+            self.start_takers()
+            while self.searches and self.searches[0].time <= self.now:
+                is_woken |= self.search(self.searches.pop(0))
             before = len(state.pending)
             if not is_woken:
                 while coming and self.begin + coming[-1][1].at <= self.now:
@@ -602,6 +665,87 @@ class Player:
                 self.follow()
             wakes = self.wakes()
         return self.starts
+
+    # -- preemption --------------------------------------------------------------------------------
+
+    def search(self, one):
+        """Choose the victims of a pending job as in a search of the scheduler, and compare; then end
+        them. Return whether they end."""
+        state, wanted = self.state, ()
+        job = next((job for job in state.pending if job.id == one.jobid), None)
+        text = str(one.reason)
+        if job is None or not (one.reason is None or text.startswith(COMPARED)):
+            if one.reason is None:
+                self.wrong.append(f"job {one.jobid}: preempts {one.victims}, but is not pending")
+            return False
+        if not job.is_aside and self.now - self.came[job.id] >= WAIT:
+            wanted = tuple(other.id for other in victims_for(state, job, one.longer))
+        if wanted != one.victims:
+            when = round(self.now - self.begin, 3)
+            self.wrong.append(
+                f"job {job.id} at {when}: preempts {one.victims} ({text}), definition {wanted}"
+            )
+        if one.began:
+            self.evict(job, [other for other in state.running if other.id in one.victims], one)
+        return one.began
+
+    def evict(self, job, victims, one):
+        """End running jobs, and keep the free part of a job's place for it."""
+        state, claim = self.state, job.demands[0].claim
+        trial, end = without(state, job, victims), self.now + job.limit + one.longer
+        for ranks, _, until in trial.tries(job, end):
+            found = trial.place(job, until, ranks)
+            if found is not None:
+                break
+        where, pool = found[0][1], self.pool.copy()
+        for other in victims:
+            pool.free(other.id)
+        if self.placed.get(job.id, (None,))[0] != where:
+            self.placed[job.id] = where, place_on(pool, self.requests[job.id], where)
+        selection, _ = self.placed[job.id][1]
+        state.drop(job)
+        state.freed = True
+        if state.policy != "strict":
+            state.pending.remove(job)
+        ghost = Job(-job.id, job.demands, takes={})
+        self.follow()
+        ranks = sum(1 << rank for rank in where)
+        kept = self.pool.hold_free(ghost.id, ranks, 0.0, None if claim else selection)
+        self.held.add(ghost.id)
+        ends = [end] if state.policy != "strict" else []
+        for other in victims:
+            other.class_rank = inf
+            use = state.running[other]
+            use.end = max(use.end, end) if ends else min(use.end, self.now + one.longer)
+            self.ends[other] = self.now + ENDING_S
+        if kept:
+            until = end if ends else self.now + max(one.longer, 1.0)
+            state.running[ghost] = Use(-inf, until, None, self.amounts_of(ghost.id), claim)
+        self.evictions[job] = victims, Use(-inf, inf, None, where, claim), ghost
+
+    def amounts_of(self, jobid):
+        """The amounts of an allocation of the pool, by rank."""
+        inventory, found = self.pool.inventory, {}
+        for ranks, units in pairs(self.pool.held(jobid)):
+            found.update(dict.fromkeys(members(ranks), inventory.counts_of(units)))
+        return found
+
+    def start_takers(self):
+        """Start the jobs whose victims have ended."""
+        state = self.state
+        for job, (victims, use, ghost) in list(self.evictions.items()):
+            if any(other in state.running for other in victims):
+                continue
+            del self.evictions[job]
+            if state.running.pop(ghost, None):
+                self.pool.free(ghost.id)
+            if job in state.pending:
+                state.pending.remove(job)
+            use.end, job.began = self.now + job.limit, self.now
+            state.running[job] = use
+            self.starts[job.id] = self.now
+            self.ends[job] = self.jobs[job.id].end(self.now, use.end)
+            self.follow()
 
     def move_members(self, window):
         """Let the jobs that wait for a window that is over wait for the next."""
@@ -760,13 +904,22 @@ def keep(index, rank, amounts):
         index.take((rank, free ^ kept))
 
 
+def place_on(pool, request, where):
+    """Choose the units of a request among given amounts of some ranks."""
+    index = pool.index.copy()
+    for rank, amounts in where.items():
+        keep(index, rank, amounts)
+    return pool.place_request(request, index, sum(1 << rank for rank in where))
+
+
 def compare(case, seed, ask=True):
     """The differences between the definition and the scheduler in a history, as sentences."""
     jobs = history(case, seed)
     events = changes(case, seed, jobs)
     real = play(case, jobs, events, ask and seed % 2 == 0)
-    mine = Player(case, real, events).run(jobs, events)
-    wrong = []
+    player = Player(case, real, events)
+    mine = player.run(jobs, events)
+    wrong = player.wrong
     for jobid in range(1, len(jobs) + 1):
         one, other = real.starts.get(jobid), mine.get(jobid)
         if (one is None) != (other is None) or (one is not None and abs(one - other) > 1e-5):

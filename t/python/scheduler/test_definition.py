@@ -311,7 +311,7 @@ def test_the_fewest_that_help_are_ended():
     for id, rank in ((7, 0), (8, 1), (9, 2)):
         job = nodes(id, 1, 1000, class_rank=0, after=10.0 * rank)
         state.running[job] = Use(-inf, 1000.0, None, {rank: (8, 0)})
-    assert [job.id for job in victims_for(state, nodes(1, 1, 50, class_rank=1), 15.0)] == [8]
-    assert (
-        victims_for(state, nodes(1, 3, 50, class_rank=1), 15.0) == []
-    )  # the last runs undisturbed
+    state.now = 15.0
+    assert [job.id for job in victims_for(state, nodes(1, 1, 50, class_rank=1))] == [8]
+    # the last runs undisturbed
+    assert victims_for(state, nodes(1, 3, 50, class_rank=1)) == []

@@ -103,19 +103,6 @@ def test_what_is_chosen_is_what_the_rule_says_and_nobody_can_be_left_out(seed):
     assert trial.trials <= 12 + 4 * len(candidates)
 
 
-def test_spared_ones_are_added_again_if_it_does_not_fit_in_the_end():
-    """As where trials move promises to other ranks."""
-
-    class Fickle(Rooms):
-        def fits(self):
-            return super().fits() and (self.trials < 5 or self.out == {0, 1})
-
-    trial = Fickle({0: (0, 1), 1: (0, 2)}, 2)
-    chosen = choose([candidate(i, 0, 1, NOW - i) for i in range(2)], trial)
-    assert [one.jobid for one in chosen] == [0, 1]
-    assert trial.out == {0, 1} and trial.fits()
-
-
 def test_of_ten_thousand_candidates_few_are_tried():
     rooms = dict.fromkeys(range(10000), (0, 1))
     trial = Rooms(rooms, 3)

@@ -591,14 +591,24 @@ class State:
             self.assured.add(job)
 
 
-def victims_for(state: State, job: Job, now: float) -> list[Job]:
-    """Return the running jobs of lower levels that have to end for a job to start; empty if that is
-    impossible. They are added one by one, the smallest loss first; then each one that is not needed
-    is spared."""
+def without(state: State, job: Job, ended: list[Job]) -> State:
+    """Return the state if some running jobs had ended for a job that is to start: open promises
+    behind it, or all that are made anew in a pass, do not count."""
+    running = {other: use for other, use in state.running.items() if other not in ended}
+    behind = state.behind(job)
+    if state.keeps_promises:
+        behind = [o for o in behind if job in state.promises and state.promises[o].start == -inf]
+    return replace(state, running=running, hidden=behind)
+
+
+def victims_for(state: State, job: Job, longer: float = 0.0) -> list[Job]:
+    """Return the running jobs of lower levels that have to end for a job to start, which are cleaned
+    up for `longer` seconds; empty if that is impossible. They are added one by one, the smallest
+    loss first; then each one that is not needed is spared."""
+    now = state.now
 
     def suffices(ended: list[Job]) -> bool:
-        rest = {other: use for other, use in state.running.items() if other not in ended}
-        return replace(state, running=rest, now=now).place(job, now + job.limit) is not None
+        return without(state, job, ended).place(job, now + job.limit + longer) is not None
 
     def loss(other: Job) -> tuple[float, ...]:
         use = state.running[other]

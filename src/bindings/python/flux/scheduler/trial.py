@@ -61,14 +61,17 @@ class Trial:
     ) -> tuple[Place, JobDeferred | None] | None:
         """Return the place that the job would get with all promises to others kept, and the answer
         of `ask` about the pool and the id of a trial allocation of it; None if it does not fit."""
+        take_back = self._plan.withdraw(())  # promises that move for it
         try:
             alloc = self._plan.alloc(TRIED, self._request)
+            place, answer = (self.pool.held(TRIED), alloc.nslots or 0), ask(self.pool, TRIED)
+            self.pool.free(TRIED)
+            return place, answer
         except (InsufficientResources, InfeasibleRequest):
             # ranks that it needs may have left since it was queued
             return None
-        place, answer = (self.pool.held(TRIED), alloc.nslots or 0), ask(self.pool, TRIED)
-        self.pool.free(TRIED)
-        return place, answer
+        finally:
+            take_back()
 
     def fits(self) -> bool:
         """Whether the job could start now."""

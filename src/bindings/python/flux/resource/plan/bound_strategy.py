@@ -76,6 +76,11 @@ class RoomOnRanks:
 
     # -- following the pool -------------------------------------------------
 
+    def follow(self, pool: PoolWithView) -> None:
+        """Follow a copy of the pool from now on."""
+        self._pool = pool
+        pool.changes_since(pool.generation)  # from now on they are noted
+
     def rebuild(self) -> None:
         """Begin anew, with the pool's inventory and running jobs."""
         pool = self._pool
@@ -419,6 +424,13 @@ class BoundStrategy(Strategy):
             _withdrawn=[],
             _promised_end={},
         )
+        return new
+
+    def on_copy(self, pool: PoolWithView, counts: RoomCounts) -> BoundStrategy:
+        """Return an independent copy for a copy of the pool, whose state is that last seen."""
+        new = self.copy()
+        new.__dict__.update(_pool=pool, counts=counts, frozen=self.frozen, seen=pool.generation)
+        new._ranks.follow(pool)
         return new
 
     # -- following the pool -------------------------------------------------

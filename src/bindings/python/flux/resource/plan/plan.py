@@ -184,20 +184,20 @@ class Plan(StrategyInForce):
     def on_copy(self, without: Container[int] = ()) -> Plan:
         """Return a plan of a copy of the pool, to try the removal of running jobs.
 
-        It has the promises of this plan, as far as they can be kept. O(ranks + running jobs); if
-        promises are bound to ranks, also a search per promise.
+        It has the promises of this plan. O(ranks + running jobs + promises).
 
         Args:
             without: ids of jobs whose promises are left out
         """
         new = Plan(self.pool.copy())
         new.claims, new._jobs_may_leave = self.claims, True
-        if self._synced() is self._counted:
-            new._counted = new._current = self._counted.on_copy(new.pool, new._counted.counts)
-            for jobid in [jobid for jobid in self._counted.promises if jobid in without]:
-                new.cancel(jobid)
+        new._current = copy = self._synced().on_copy(new.pool, new._counted.counts)
+        if isinstance(copy, CountedStrategy):
+            new._counted = copy
         else:
-            new.take_over(self, [jobid for jobid in self._current.promises if jobid not in without])
+            new._bound = copy
+        for jobid in [jobid for jobid in copy.promises if jobid in without]:
+            new.cancel(jobid)
         return new
 
     @property

@@ -696,7 +696,9 @@ class BackfillInOrder(Backfilling):
         return [one for one in self.promised_after(job) if self.promises.when(one) is None]
 
     def yielding(self, job: PendingJob) -> set[int]:
-        others = self.open_promises_after(job) if job.promised else ()
+        others = self.open_promises_after(job) if job.promised else []
+        if self.made_anew:
+            others = self.promised_after(job)
         return super().yielding(job).union(one.jobid for one in others)
 
     # -- events ------------------------------------------------------------------------------------

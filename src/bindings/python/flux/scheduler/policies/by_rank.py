@@ -292,6 +292,11 @@ class BackfillByRank(Backfilling):
         waiting = [other for other in self.backlog.jobs.to_list() if not other.request.finalized]
         return min(waiting, key=self.policy.ranks.key(), default=job) is job
 
+    def yielding(self, job: PendingJob) -> set[int]:
+        key = self.policy.ranks.key()
+        behind = (head.jobid for head in self.promises if key(job) < key(head))
+        return super().yielding(job).union(behind)
+
     def ahead_of(self, job: PendingJob) -> PendingJob | None:
         """Return the head that a job may not delay; None if the job is a head, or there is none."""
         heads = self.heads()

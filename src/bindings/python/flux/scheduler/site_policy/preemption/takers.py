@@ -6,9 +6,8 @@ Jobs are added one by one until the waiting job fits: the lowest rank first, the
 (nodes x time run), the youngest, the highest id. Then, from the last added to the first, each is
 spared if the waiting job still fits, by the pool's own allocation on a copy.
 
-So no chosen job can be left out, unless trials have moved promises to others so that the waiting job
-does not fit with the spared ones; some of these are added again then. The choice need not have the
-minimum number of jobs or the minimum loss: finding that is as hard as set cover.
+So no chosen job can be left out. The choice need not have the minimum number of jobs or the minimum
+loss: finding that is as hard as set cover.
 """
 
 from __future__ import annotations
@@ -64,11 +63,6 @@ def choose(ordered: Sequence[Victim], trial: Trial) -> list[Victim] | None:
             trial.take_out(one.jobid)
         out += len(more)
     left = trial.needed([one.jobid for one in ordered[:out]])
-    spared = [one.jobid for one in ordered[:out] if one.jobid not in left]
-    while spared and not trial.fits():
-        # Trials may move promises to other ranks, where a spared job is in the way now.
-        left.add(spared[0])
-        trial.take_out(spared.pop(0))
     return [one for one in ordered[:out] if one.jobid in left]
 
 
@@ -273,7 +267,7 @@ class Takers(Part):
         longer = grace + self._running.clean_up()
         if now + longer >= job.latest:
             return no_choice(TOO_LATE)
-        trial = Trial(plan, job.resource_request, longer, {job.jobid})
+        trial = Trial(plan, job.resource_request, longer, host.decision.yielding(job))
         if trial.fits():
             return no_choice("it can start without that")
         ending = self._running.about_to_end()

@@ -449,10 +449,11 @@ class Eviction(Preemption):
         describes these."""
         host, lent = self._host, self._active.get(self.taker)
         # Without the ends of the victims, and of a loan, which would be over, promises must hold.
-        running, ends, without = self._running, dict[int, float](), [self.taker]
+        running, ends = self._running, dict[int, float]()
+        without = host.decision.yielding(one.job)
         if lent is not None:
             ends = {jobid: as_end(running.own_end(jobid)) for jobid in lent.held}
-            without += lent.rests.values()
+            without.update(lent.rests.values())
         ends |= {jobid: self._planned_end(running.own_end(jobid)) for jobid in self.held}
         plan, end = host.planning.current(), self._end_of_taker(self.decided)
         if self._breaks_a_promise(ends, without) or not (
