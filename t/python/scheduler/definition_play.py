@@ -7,6 +7,7 @@ ranks among those with room: these are not compared.
 """
 
 import random
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -224,8 +225,9 @@ def changes(case, seed, jobs):
             add("up", rank, after=found[-1].at)
     has_one = {"reservation", "repeats"} & {*case.features}
     windows = [Change(60.0, "window", 0b11, 240.0)] if has_one else []
-    # One after all jobs, so that promises are bound to ranks throughout.
-    if "booked" in case.features or case.whole and case.features == ("preemption",):
+    others = {"reservation", "repeats", "windows"} & {*case.features}
+    if "booked" in case.features or case.whole and "preemption" in case.features and not others:
+        # One after all jobs, so that promises are bound to ranks throughout.
         windows.append(Change(30000.0, "window", 0b1, 60.0))
     if "windows" in case.features:
         ranks = rnd.sample(range(NODES), rnd.randint(2, 5))
@@ -506,7 +508,8 @@ class Player:
         if within:
             demands = tuple(map(demand.on, self.racks.masks))
         submit = self.submit.setdefault(jobid, self.now)
-        self.came[jobid] = self.now
+        if not is_over:
+            self.came[jobid] = self.now
         limit = request.duration or inf
         takes = dict(system.get("licenses", {}))
         if "limits" in self.case.features:
@@ -697,6 +700,9 @@ class Player:
             found = trial.place(job, until, ranks)
             if found is not None:
                 break
+        # On these ranks it is placed again at the deadline, where promises are not in the way.
+        ranks = sum(1 << rank for rank in found[0][1])
+        found = replace(trial, promises={}).place(job, self.now + job.limit, ranks) or found
         where, pool = found[0][1], self.pool.copy()
         for other in victims:
             pool.free(other.id)
@@ -707,20 +713,22 @@ class Player:
         state.freed = True
         if state.policy != "strict":
             state.pending.remove(job)
-        ghost = Job(-job.id, job.demands, takes={})
+        takes = {name: count for name, count in job.takes.items() if state.counters[name].planned}
+        ghost, is_strict = Job(-job.id, job.demands, takes=takes), state.policy == "strict"
         self.follow()
-        ranks = sum(1 << rank for rank in where)
         kept = self.pool.hold_free(ghost.id, ranks, 0.0, None if claim else selection)
         self.held.add(ghost.id)
-        ends = [end] if state.policy != "strict" else []
         for other in victims:
-            other.class_rank = inf
-            use = state.running[other]
-            use.end = max(use.end, end) if ends else min(use.end, self.now + one.longer)
+            use, other.class_rank = state.running[other], inf
+            use.end = min(use.end, self.now + one.longer) if is_strict else max(use.end, end)
             self.ends[other] = self.now + ENDING_S
-        if kept:
-            until = end if ends else self.now + max(one.longer, 1.0)
-            state.running[ghost] = Use(-inf, until, None, self.amounts_of(ghost.id), claim)
+        until = self.now + max(one.longer, 1.0) if is_strict else end
+        where_kept = self.amounts_of(ghost.id) if kept else {}
+        state.running[ghost] = Use(-inf, until, None, where_kept, claim)
+        for other, promise in list(state.promises.items()):  # they move from there before a job starts
+            if promise.start > -inf and not state.holds(other) and promise.demand is not None:
+                if not state.promise(other, promise.start):
+                    state.promises[other] = promise
         self.evictions[job] = victims, Use(-inf, inf, None, where, claim), ghost
 
     def amounts_of(self, jobid):
@@ -737,7 +745,7 @@ class Player:
             if any(other in state.running for other in victims):
                 continue
             del self.evictions[job]
-            if state.running.pop(ghost, None):
+            if state.running.pop(ghost).where:
                 self.pool.free(ghost.id)
             if job in state.pending:
                 state.pending.remove(job)

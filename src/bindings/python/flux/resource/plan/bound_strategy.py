@@ -74,12 +74,14 @@ class RoomOnRanks:
         new.__dict__.update(self.__dict__, room=self.room.copy(), _jobs=self._jobs.copy())
         return new
 
-    # -- following the pool -------------------------------------------------
-
-    def follow(self, pool: PoolWithView) -> None:
-        """Follow a copy of the pool from now on."""
-        self._pool = pool
+    def on_copy(self, pool: PoolWithView) -> RoomOnRanks:
+        """Return an independent copy that follows a copy of the pool."""
+        new = self.copy()
+        new.__dict__.update(_pool=pool)
         pool.changes_since(pool.generation)  # from now on they are noted
+        return new
+
+    # -- following the pool -------------------------------------------------
 
     def rebuild(self) -> None:
         """Begin anew, with the pool's inventory and running jobs."""
@@ -428,9 +430,8 @@ class BoundStrategy(Strategy):
 
     def on_copy(self, pool: PoolWithView, counts: RoomCounts) -> BoundStrategy:
         """Return an independent copy for a copy of the pool, whose state is that last seen."""
-        new = self.copy()
-        new.__dict__.update(_pool=pool, counts=counts, frozen=self.frozen, seen=pool.generation)
-        new._ranks.follow(pool)
+        new, ranks, seen = self.copy(), self._ranks.on_copy(pool), pool.generation
+        new.__dict__.update(_pool=pool, counts=counts, frozen=self.frozen, _ranks=ranks, seen=seen)
         return new
 
     # -- following the pool -------------------------------------------------

@@ -406,9 +406,16 @@ class Plan(StrategyInForce):
         return self._synced().stale(self.pool.clock())
 
     def breaks_a_promise(self) -> bool:
-        """Return whether some job's promise can no longer be kept. Ids below 0, which no job has,
-        are ignored. Costs as much as ``stale()``."""
-        return any(jobid >= 0 for jobid in self.stale())
+        """Return whether some job's promise of a time can no longer be kept. Open promises, which
+        give way to those ahead, and ids below 0, which no job has, are ignored. Costs as much as
+        ``stale()``."""
+        promises = self._synced().promises
+        open_ones = [jobid for jobid, one in promises.items() if one.is_open]
+        restore = self.withdraw(open_ones) if open_ones else None
+        lost = self.stale()
+        if restore is not None:
+            restore()
+        return any(jobid >= 0 for jobid in lost)
 
     # -- changes ------------------------------------------------------------
 
