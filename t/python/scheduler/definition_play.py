@@ -525,6 +525,7 @@ class Player:
         wait = system.get("max-wait")
         size = request.ncores if hasattr(request, "ncores") else 1
         self.requests[jobid] = request
+        may_end = system.get("queue") == "standby" and "reservation" not in system
         every = (self.case.policy == "fifo") != ("order" in self.case.features)  # order=strict
         return Job(
             jobid,
@@ -537,7 +538,7 @@ class Player:
             takes=takes,
             window=self.window_of(system.get("reservation")),
             latest=inf if wait is None else self.now + max(0.0, wait - self.waited.get(jobid, 0.0)),
-            class_rank=0.0 if system.get("queue") == "standby" else inf,
+            class_rank=0.0 if may_end else inf,
             after=AFTER,
             rank=lambda now: (
                 FORMULAS["area"](now - submit, expected_run(None, limit), size, 1.0)
@@ -725,7 +726,9 @@ class Player:
         until = self.now + max(one.longer, 1.0) if is_strict else end
         where_kept = self.amounts_of(ghost.id) if kept else {}
         state.running[ghost] = Use(-inf, until, None, where_kept, claim)
-        for other, promise in list(state.promises.items()):  # they move from there before a job starts
+        for other, promise in list(
+            state.promises.items()
+        ):  # they move from there before a job starts
             if promise.start > -inf and not state.holds(other) and promise.demand is not None:
                 if not state.promise(other, promise.start):
                     state.promises[other] = promise

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -550,14 +550,24 @@ class Eviction(Preemption):
         assert plan is not None and job is not None, "the pool can plan, and the job is pending"
         victims = [jobid for jobid in self.victims if jobid in self.held]
         there = job.resource_request.on_ranks(self.ranks)
-        trial = Trial(plan, there, yielding=plan.promises())
-        if self.ended and victims:
-            host.placeholders.hold_free(self.ranks, self._kept_until(), pool=trial.pool)
-        for jobid in (*self.placeholders, *victims):
-            trial.take_out(jobid)
+
+        def without_victims(yielding: Container[int]) -> Trial:
+            trial = Trial(plan, there, yielding=yielding)
+            if self.ended and victims:
+                host.placeholders.hold_free(self.ranks, self._kept_until(), pool=trial.pool)
+            for jobid in (*self.placeholders, *victims):
+                trial.take_out(jobid)
+            return trial
+
+        # Promises are not in the way of its place, but victims have to end so that these are kept.
+        trial, left = without_victims(plan.promises()), set(victims)
         if not trial.fits():
             return False
-        left = trial.needed(victims) if at_deadline else set(victims)
+        strict = without_victims(host.decision.yielding(job)) if at_deadline else None
+        if strict is not None and strict.fits():
+            left = strict.needed(victims)
+        for jobid in set(victims) - left:
+            trial.put_back(jobid)
         offer = trial.offer(partial(host.admission.second_look, job))
         if offer is None:
             return False
