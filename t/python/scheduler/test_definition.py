@@ -109,7 +109,7 @@ def test_recorded_schedule(policy):
 FEATURES = (
     "limits", "licenses", "planned", "sharing", "racks", "max-wait", "gpus", "memory", "constraints", "priorities",
     "no-limit", "reservation", "order", "urgency", "holds", "updates", "late", "down", "preferred", "windows",
-    "repeats", "booked",
+    "repeats", "booked", "preemption",
 )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def is_compared(case):
     if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
     kinds = has & {"reservation", "windows", "repeats", "booked"}
-    if kinds and "down" in has:
+    if "down" in has and (kinds or "preemption" in has and case.whole):
         return False  # a reservation may be short of ranks, or get others
     if len(kinds) > 1:
         return False  # one or the other
@@ -284,6 +284,14 @@ fifo nodes limits no-limit order booked constraints: 988045
 depth parts tree limits constraints preferred: 984478
 unlimited parts limits no-limit urgency late order: 984696
 all parts limits planned sharing preferred reservation: 985045
+none parts preemption: 8 9
+none parts tree preemption: 25
+unlimited parts tree preemption: 1
+easy parts preemption: 29
+rank nodes preemption: 6
+rank parts tree preemption: 1
+depth parts preemption no-limit: 102
+none parts tree preemption no-limit: 103
 """
 
 
