@@ -284,8 +284,7 @@ fifo nodes limits no-limit order booked constraints: 988045
 depth parts tree limits constraints preferred: 984478
 unlimited parts limits no-limit urgency late order: 984696
 all parts limits planned sharing preferred reservation: 985045
-none parts preemption: 8 9
-none parts tree preemption: 25
+none parts preemption: 9
 unlimited parts tree preemption: 1
 easy parts preemption: 29
 rank nodes preemption: 6
