@@ -94,6 +94,17 @@ def test_engines_agree(seed, text):
     assert lean.allocated == whole.allocated
 
 
+def test_engines_agree_on_a_job_that_follows_another_and_one_that_is_due_then():
+    jobs = [Job(f"{number}", 10.0 * (number == 2), 10, 20, Shape(1, 1), 1) for number in range(3)]
+    jobs[1].after = 0, 0.0
+    work = workload(jobs, uniform(1), "node")
+    lean, whole = (
+        simulate_policy(work, "sched-fifo", engine=engine)[0] for engine in ("lean", "instance")
+    )
+    assert columns(lean) == columns(whole)
+    assert list(lean.start) == [0.0, 20.0, 10.0]
+
+
 def test_engines_agree_on_jobs_that_wait_for_the_calendar():
     jobs = [Job(f"{number}", 0.0, 100, 3600, Shape(1, 1), 1) for number in range(3)]
     budget = {"per": "instance", "period": "month", "zone": "UTC", "max": {"node-hours": 1}}

@@ -54,12 +54,10 @@ class LeanEngine(Engine):
         self._reload = None
         #: index of each job with a time, in order; other jobs follow one
         self._submissions = (index for index, job in enumerate(jobs) if job.after is None)
-        #: number of followers to be submitted after a think time
-        self._thinking = 0
         #: number of submitted jobs, and so the id of the latest
         self._arrived = 0
         self._serial = 0
-        #: heap: (seconds since the epoch, kind, serial; job, function or index); of submissions, the next
+        #: heap: (seconds since the epoch, kind, serial; job, function or index); of submissions by time, the next
         self._events = []
         #: functions that process an event, by kind; the kinds are in the order of an instant
         self._process = [self._end, lambda _, function: function(self), self._submit]
@@ -67,7 +65,7 @@ class LeanEngine(Engine):
         if grain == "event-submit":
             self._process.reverse()
             self._END, self._ACTION, self._SUBMISSION = reversed(range(3))
-        self._is_coming = self._await_submission()
+        self._await_next()
         self._idle_rounds = 0
         #: latest instant with an event, if grain is not "batch"
         self._instant = None
@@ -108,8 +106,7 @@ class LeanEngine(Engine):
                 raise self.kernel.failure
             self._unload()
             if self._reload is None:
-                acts = any(entry[1] == self._ACTION for entry in self._events)
-                if (self.has_work() or acts) and not self.interrupted:
+                if (self.has_work() or self._is_due(self._ACTION)) and not self.interrupted:
                     self.ended_at = self.now
                 return
             self.path, self.args, self.entry = self._reload
@@ -143,7 +140,10 @@ class LeanEngine(Engine):
 
     def has_work(self):
         """Whether a job runs, or a submission is due."""
-        return bool(self.manager.running or self._thinking or self._is_coming)
+        return self.manager.running > 0 or self._is_due(self._SUBMISSION)
+
+    def _is_due(self, kind):
+        return any(entry[1] == kind for entry in self._events)
 
     def take_down(self, ranks):
         """Take ranks (bounds) down; jobs on them fail, as if their brokers were lost."""
@@ -221,9 +221,9 @@ class LeanEngine(Engine):
                     self.manager.finish(active)
         return True
 
-    def _schedule(self, when, kind, what):
+    def _schedule(self, when, kind, what, serial=None):
         self._serial += 1
-        entry = (when, kind, self._serial, what)
+        entry = (when, kind, serial or self._serial, what)
         heapq.heappush(self._events, entry)
         return entry
 
@@ -232,31 +232,25 @@ class LeanEngine(Engine):
             self.manager.finish(active)
 
     def _submit(self, entry, index):
-        self._is_coming = self._await_submission()
-        self._arrive(index)
-
-    def _await_submission(self):
-        """Schedule the next submission. Return whether there is one."""
-        for index in self._submissions:
-            self._schedule(self.jobs[index].submit + self.epoch, self._SUBMISSION, index)
-            return True
-        return False
-
-    def _arrive(self, index):
+        if self.jobs[index].after is None:
+            self._await_next(entry)
         self._arrived += 1
         active = self.manager.submit(self._arrived, index, self.jobs[index])
         if self.submitted is not None:
             self.submitted(active)
 
+    def _await_next(self, former=(None, None, None)):
+        """Schedule the next submission by time, if any: with the `former` one if at that instant."""
+        for index in self._submissions:
+            when = self.epoch + self.jobs[index].submit
+            serial = former[2] if when == former[0] else None
+            self._schedule(when, self._SUBMISSION, index, serial)
+            return
+
     def follow(self, index):
-        """Arrange the submission of a job that follows one that ends now."""
-
-        def arrive(engine):
-            self._thinking -= 1
-            self._arrive(index)
-
-        self._thinking += 1
-        self.at(self.jobs[index].submission_after(self.now), arrive)
+        """Schedule the submission of a job that follows one that ends now."""
+        when = self.epoch + self.jobs[index].submission_after(self.now)
+        self._schedule(when, self._SUBMISSION, index)
 
     def end_at(self, active, when):
         """Schedule the end of a running job, in seconds since the epoch."""
