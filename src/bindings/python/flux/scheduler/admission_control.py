@@ -240,7 +240,6 @@ class AdmissionControl:
     Args:
         report: ``report(text, trace=True)`` logs and counts the exception being handled
         facts (RequestFacts): those of the scheduler
-        pool: returns its pool
 
     Attributes:
         rules (list): the rules, in the order of checks
@@ -276,14 +275,10 @@ class AdmissionControl:
     pins: Any = None
 
     def __init__(
-        self,
-        requests: Requests,
-        report: Callable[..., None],
-        facts: RequestFacts,
-        pool: Callable[[], ResourcePool],
+        self, requests: Requests, report: Callable[..., None], facts: RequestFacts
     ) -> None:
         self._report = report
-        self._facts, self._pool = facts, pool
+        self._facts, self._pool = facts, facts.pool
         self.deferred = DeferredJobs(requests)
         self.rules: list[AdmissionRule] = []
         self.kept_for: dict[int, AdmissionRule] = {}

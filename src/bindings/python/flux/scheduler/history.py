@@ -29,7 +29,7 @@ from flux.scheduler.requests import RunningJob
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.host import ErrorReporter, Host
+    from flux.scheduler.host import Host
 
 #: Number of run times kept and averaged per class. Two gave the best results: users change their
 #: programs, and a longer memory adapts slowly.
@@ -235,7 +235,6 @@ RESULTS = {1: "completed", 2: "failed", 4: "canceled", 8: "timeout"}
 
 def ask_for_ended_jobs(
     host: Any,
-    errors: ErrorReporter,
     since: float,
     attributes: list[str],
     learn: Callable[[list[dict[str, Any]]], None],
@@ -257,14 +256,12 @@ def ask_for_ended_jobs(
             jobs = future.get()["jobs"]
         except Exception as exc:
             if getattr(exc, "errno", None) != errno.ENOSYS:
-                errors.report(f"job-list.list: {exc!r}")
+                host.errors.report(f"job-list.list: {exc!r}")
             elif retry <= LAST_RETRY_S:
-                again = lambda: ask_for_ended_jobs(
-                    host, errors, since, attributes, learn, 2 * retry
-                )
+                again = lambda: ask_for_ended_jobs(host, since, attributes, learn, 2 * retry)
                 host.call_at(host.now() + retry, again)
             return
-        errors.guard("job-list.list", learn, jobs)
+        host.errors.guard("job-list.list", learn, jobs)
 
     asked = {
         "max_entries": MAX_JOBS_ASKED,
@@ -335,7 +332,7 @@ class RunTimeService:
             self._answers = True
             self._learn_from(jobs)
 
-        ask_for_ended_jobs(self._host, self._host.errors, self._through, ATTRIBUTES, learn)
+        ask_for_ended_jobs(self._host, self._through, ATTRIBUTES, learn)
 
     def _learn_from(self, jobs: list[dict[str, Any]]) -> None:
         """Learn the run times of jobs, listed from the last to end."""

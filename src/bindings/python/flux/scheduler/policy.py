@@ -154,9 +154,7 @@ class PolicyScheduler(Scheduler):
         self._predicts = type(self).predicted is not PolicyScheduler.predicted
         self.facts = RequestFacts(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
-        self.admission = AdmissionControl(
-            self._requests, self._errors.report, self.facts, lambda: self.resources
-        )
+        self.admission = AdmissionControl(self._requests, self._errors.report, self.facts)
 
         self.planning = Planning(self, self.stop)
         self._projections = Projections(self, waits=self._host.has_virtual_time)
@@ -174,16 +172,16 @@ class PolicyScheduler(Scheduler):
         self.odds = OddsService(self, self._projections, self.forecasts, self._checkpoints)
         self.queue_names = QueueNames()
         host = RuleHost(self, self._host, self._passes, self._checkpoints, parse)
-        self._reservations = ReservationRule(host, self._errors)
+        self._reservations = ReservationRule(host)
         self.planning.changed = self._reservations.attach
         self.add_rule(self._reservations)
-        self.wait_limits = WaitLimits(host, self._errors)
+        self.wait_limits = WaitLimits(host)
         self.add_rule(self.wait_limits)
         own: dict[str, str] = {}
         for text in self.take_argument("rule"):
             name = text.rpartition(":")[2]
             own[name if own.get(name, text) == text else text] = text
-        self._site_policy = RulesInForce(host, self._errors, self._reservations, own)
+        self._site_policy = RulesInForce(host, self._reservations, own)
         self._queries = QueryService(
             QuerySource(
                 self,

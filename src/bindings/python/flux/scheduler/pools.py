@@ -369,7 +369,7 @@ class RequestFacts:
     """
 
     def __init__(self, pool: Callable[[], ResourcePool]) -> None:
-        self._pool = pool
+        self.pool = pool  # returns the pool
         self._matching: Remembered[Any, int] = Remembered()
         self._down: Remembered[Any, bool] = Remembered()
         self._leasts: Remembered[Any, tuple[int, int, int]] = Remembered()
@@ -397,7 +397,7 @@ class RequestFacts:
             nodes, cores, gpus = 0, getattr(request, "ncores", 0), getattr(request, "ngpus", 0)
             if shape is not None and shape.exclusive and shape.node_count is not None:
                 nodes, ranks = shape.node_count.min, self.ranks_of(request)
-                kinds = [kind for kind in self._pool().node_kinds() if kind[2] & ranks]
+                kinds = [kind for kind in self.pool().node_kinds() if kind[2] & ranks]
                 # it takes all cores and GPUs of each node
                 cores = max(cores, nodes * min([kind[0] for kind in kinds], default=0))
                 gpus = max(gpus, nodes * min([kind[1] for kind in kinds], default=0))
@@ -409,7 +409,7 @@ class RequestFacts:
     def fewest_nodes(self, request: Any) -> int:
         """Return the minimum number of nodes that a request takes, which it may share with other
         jobs: slots that may go anywhere take nodes that hold the most of them."""
-        shape, pool = getattr(request, "shape", None), self._pool()
+        shape, pool = getattr(request, "shape", None), self.pool()
         if shape is None or shape.node_count is not None or not pool.can("slots_by_rank"):
             return max(1, getattr(request, "nnodes", 1))
         nodes = self._fewest.get(shape)
@@ -443,7 +443,7 @@ class RequestFacts:
         if shape is None or not shape.exclusive:
             return False, False
         ranks = self.ranks_of(request)
-        kinds = [kind for kind in self._pool().node_kinds() if kind[2] & ranks]
+        kinds = [kind for kind in self.pool().node_kinds() if kind[2] & ranks]
         cores, gpus = ({kind[at] for kind in kinds} for at in (0, 1))
         return len(cores) > 1, len(gpus) > 1
 
@@ -453,7 +453,7 @@ class RequestFacts:
 
     def explain(self, request: Any) -> dict[str, Any]:
         """Return the result of ``ResourcePool.explain()``, cached until the pool changes."""
-        generation = self._pool().generation
+        generation = self.pool().generation
         if generation != self._generation:
             self._generation = generation
             self._numbers.clear()
@@ -462,7 +462,7 @@ class RequestFacts:
     def _cached(self, table: Remembered[Any, Answer], request: Any, method: str) -> Answer:
         shape = getattr(request, "shape", request)  # a request of a site's own pool has none
         if shape not in table:
-            table[shape] = getattr(self._pool(), method)(request)
+            table[shape] = getattr(self.pool(), method)(request)
         return table[shape]
 
     def explained(self) -> int:

@@ -50,7 +50,7 @@ class RuleHost:
         checkpoint: makes a checkpoint (`Checkpoints.make`)
         reads_files (bool): whether the site's files describe the present; not in a simulation of
             another time
-        handle, log: the scheduler's
+        handle, log, errors: the scheduler's
         configuration: returns the instance's configuration, as last loaded
         parse: makes a request of the pool from a jobspec
         queue_names (QueueNames): resolves queue names
@@ -71,7 +71,7 @@ class RuleHost:
         self._passes = passes
         self._commits = host.commits
         self.configuration = host.config.get
-        self.handle, self.log = scheduler.handle, scheduler.log
+        self.handle, self.log, self.errors = scheduler.handle, scheduler.log, host.errors
         self.admission: AdmissionControl = scheduler.admission
         self.facts, self.forecasts = scheduler.facts, scheduler.forecasts
         self.placeholders = Placeholders(scheduler)

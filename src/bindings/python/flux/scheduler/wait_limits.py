@@ -24,7 +24,6 @@ from flux.scheduler.times import LATEST, duration_text
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.rule_host import RuleHost
 
@@ -80,9 +79,8 @@ class WaitLimits(AdmissionRule):
 
     host: RuleHost
 
-    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost) -> None:
         super().__init__(host)
-        self._errors = errors
         self._jobs: dict[int, _Waiting] = {}
         self._by_latest: list[tuple[float, int]] = []  # a heap of (latest start, job id)
         self._most = 64  # length of that at which records of started jobs are dropped
@@ -153,7 +151,7 @@ class WaitLimits(AdmissionRule):
             elif latest > now:
                 break
             elif waiting.latest <= now:
-                self._errors.guard(f"max-wait: {job.name}", self._give_up, job, waiting.note)
+                self.host.errors.guard(f"max-wait: {job.name}", self._give_up, job, waiting.note)
             heappop(self._by_latest)
         self.has_jobs = bool(self._jobs)
         self._arm()
@@ -202,7 +200,7 @@ class WaitLimits(AdmissionRule):
         self._deny(job, note + why)
 
     def _deny(self, job: PendingJob, note: str) -> None:
-        self._errors.guard(f"max-wait: {job.name}", self.host.give_up, job, note)
+        self.host.errors.guard(f"max-wait: {job.name}", self.host.give_up, job, note)
         self._withdrawn.pop(job.jobid, None)  # a denied job is not requested again
 
     def drop_all(self) -> None:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter, Timer
+    from flux.scheduler.host import Timer
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
 
@@ -88,7 +88,7 @@ class ReservationRule(GivingRule):
 
     host: RuleHost
 
-    def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
+    def __init__(self, host: RuleHost) -> None:
         super().__init__(host)
         self.entries: dict[str, ReservationState] = {}  # name -> reservation
         self.answers = ReservationAnswers(host, self.entries)
@@ -97,7 +97,6 @@ class ReservationRule(GivingRule):
         self._open = False
         #: whether other ranks were chosen since they were stored
         self._chosen = False
-        self._errors = errors
         self._timer: Timer | None = None
         #: names of reservations that repeat -> the start of their next window, and the longest time
         #: between two
@@ -209,7 +208,7 @@ class ReservationRule(GivingRule):
             self._timer = self.host.call_at(min(times), self._fired)
 
     def _fired(self) -> None:
-        self._errors.guard("reservations", self.tick)
+        self.host.errors.guard("reservations", self.tick)
         self._arm()
 
     def _end_window(self, entry: ReservationState, now: float) -> None:

@@ -69,20 +69,19 @@ class RulesInForce:
     def __init__(
         self,
         host: RuleHost,
-        errors: ErrorReporter,
         reservations: ReservationRule,
         own: dict[str, str],
     ) -> None:
         self._host = host
         self._reservations, self._service = reservations, reservations.service
-        self._errors = errors
-        self.rules: list[AdmissionRule] = [rule(host, errors) for rule in RULES]
+        self._errors = host.errors
+        self.rules: list[AdmissionRule] = [rule(host, host.errors) for rule in RULES]
         #: name -> site rule
         self._own: dict[str, AdmissionRule] = {}
         self._own_by_argument = own
         for name, text in own.items():
             self._add(name, self._make("rule", name, text))
-        self.tables = self._reader(errors)  # reader of the tables
+        self.tables = self._reader(host.errors)  # reader of the tables
         #: rules with new entries not yet in force, and number of such changes: an answer that
         #: arrives after the tables were read again is dropped
         self._changing: list[AdmissionRule] = []

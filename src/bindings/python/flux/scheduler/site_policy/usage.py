@@ -91,8 +91,7 @@ class UsageStore:
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:
             self._asked_at = self._host.now()
-            errors = self._rule.errors
-            ask_for_ended_jobs(self._host, errors, self.through, ATTRIBUTES, self._learn)
+            ask_for_ended_jobs(self._host, self.through, ATTRIBUTES, self._learn)
 
     def hello(self, job: RunningJob) -> None:
         """Count the use by a job found running that no scheduler has counted yet."""

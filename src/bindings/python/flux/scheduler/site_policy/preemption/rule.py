@@ -80,7 +80,7 @@ class PreemptionRule(GivingRule, TableRule):
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)
-        self.shared = shared = PreemptionState(host, errors, self)
+        self.shared = shared = PreemptionState(host, self)
         self.classes, self._waiting, self._running = shared.classes, shared.waiting, shared.running
         self._active, self._counts = shared.active, shared.counts
         shared.takers = self._takers = Takers(shared)

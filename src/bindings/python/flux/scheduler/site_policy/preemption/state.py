@@ -20,7 +20,6 @@ from flux.scheduler.times import seconds_of
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.scheduler.admission import AdmissionRule
-    from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
@@ -266,8 +265,8 @@ class PreemptionState:
     takers: Any  # these two read this file
     loans: Any
 
-    def __init__(self, host: RuleHost, errors: ErrorReporter, rule: AdmissionRule) -> None:
-        self.host, self.errors, self.rule = host, errors, rule
+    def __init__(self, host: RuleHost, rule: AdmissionRule) -> None:
+        self.host, self.rule = host, rule
         self.classes = Classes(host.queue_names)  # the classes in force
         self.waiting: dict[int, Waiting] = {}  # id -> pending job
         self.running = RunningJobs(host)  # the running jobs
@@ -372,7 +371,7 @@ class Part:
     ) -> None:
         """Send a request about a job; ``done`` is called with 0 or an errno, which is reported
         unless it is one of `NOT_THERE`."""
-        what, errors = f"preemption: {method} of {name_of(jobid)}", self.shared.errors
+        what, errors = f"preemption: {method} of {name_of(jobid)}", self._host.errors
 
         def answered(future: Any) -> None:
             error = 0

@@ -208,9 +208,7 @@ class Takers(Part):
                     self._running.ends(victim)
                 else:
                     known |= {victim}
-            self.shared.errors.guard(
-                f"preemption for {name_of(jobid)}", self.consider, jobid, known
-            )
+            self._host.errors.guard(f"preemption for {name_of(jobid)}", self.consider, jobid, known)
 
         self._asked[jobid] = alive
         ask_job_attributes(self._host.handle, unknown, ("eventlog",), self._host.log, told)
