@@ -235,10 +235,7 @@ class SharingRule(TableRule):
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
         if jobid in self._claims.running:
-            gone = self._claims.running[jobid][1]
-            if not final:
-                gone = NOTHING.plus(object_of(R)).ranks
-            self._claims.leave(jobid, gone)
+            self._claims.leave(jobid, -1 if final else NOTHING.plus(object_of(R)).ranks)
         if final:
             self._jobs.pop(jobid, None)
 
