@@ -375,9 +375,24 @@ def test_flux_jobs_damaged(tmp_path):
     text = json.dumps(listed()) + "\n{broken\n"
     assert "FILE:2: not JSON" in refusal(write(tmp_path, text, "jobs.jsonl"))
     assert "no t_submit" in refusal(write(tmp_path, '{"jobs": [{"id": 1}]}', "jobs.json"))
-    assert "t_run is -5" in refusal(
-        write(tmp_path, json.dumps({"jobs": [listed(t_run=-5)]}), "jobs.json")
-    )
+
+
+@pytest.mark.parametrize(
+    "keys, said",
+    [
+        ({"t_run": -5}, "t_run is -5"),
+        ({"duration": "60"}, "duration is '60'"),
+        ({"nnodes": -2}, "nodes -2: expected a count"),
+        ({"ncores": 1.5}, "cores 1.5: expected a count"),
+        ({"ngpus": "x"}, "GPUs 'x': expected a count"),
+        ({"urgency": 99}, "urgency 99: 0 to 31 is possible"),
+        ({"urgency": "16"}, "urgency '16': 0 to 31 is possible"),
+        ({"queue": ["a"]}, "['a']: expected the name of a queue or bank"),
+    ],
+)
+def test_flux_jobs_with_a_value_that_is_none(tmp_path, keys, said):
+    text = json.dumps({"jobs": [listed(**keys)]})
+    assert f"job 1: {said}" in refusal(write(tmp_path, text, "jobs.json"))
 
 
 SPEC = jobspec(

@@ -207,8 +207,6 @@ def _record(source, number, row):
         wait = max(0.0, moment(start) - submit)
     urgency = row.first("urgency")
     urgency = 16 if urgency is None else whole(urgency)
-    if urgency > 31:
-        raise ValueError(f"urgency {urgency}: 0 to 31 is possible")
     queue = (row.first("partition", "queue") or "").split(",")[0] or None
     user, group = row.first("user", "uid"), row.first("account", "bank", "group")
     return Job(

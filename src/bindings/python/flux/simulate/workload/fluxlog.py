@@ -52,12 +52,11 @@ def _objects(source):
 
 def _time(source, job, *names):
     for name in names:
-        value = job.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if not math.isfinite(value) or value < 0:
-                raise source.error(0, f"job {job.get('id')}: {name} is {value}")
-            if value:
-                return float(value)
+        value = job.get(name) or 0
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise source.error(0, f"job {job.get('id')}: {name} is {value!r}")
+        if value:
+            return float(value)
     return None
 
 
@@ -88,7 +87,7 @@ def _listed(source, job):
     return Job(
         str(job.get("id")), *times, user=str(job.get("username") or job.get("userid") or "") or None,
         group=job.get("bank"), queue=job.get("queue"), urgency=job.get("urgency", 16), status=status,
-        request=(nodes or None, cores or None, int(job.get("ngpus") or 0)), wait=max(0.0, start - submit),
+        request=(nodes or None, cores or None, job.get("ngpus") or 0), wait=max(0.0, start - submit),
     )  # fmt: skip
 
 

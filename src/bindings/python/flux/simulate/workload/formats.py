@@ -60,16 +60,23 @@ def _checked(source, form):
             _check(source, job)
             yield job
     except SURPRISES as exc:
-        raise source.error(0, f"not a trace of the format {form}: {exc!r}") from None
+        raise source.error(0, f"not a trace of the format {kind}: {exc!r}") from None
     if not count and not source.notes.has_counted:
         raise source.error(0, "there is no job in it: nothing but a header or comments")
 
 
 def _check(source, job):
-    """Raise TraceError if a job's times or size are not plausible; drop such a limit."""
-    nodes, cores, _ = job.request
-    if (nodes or 0) > LARGEST or (cores or 0) > LARGEST:
-        raise source.error(0, f"job {job.id}: its size is more than any machine has")
+    """Raise TraceError if a job's values are not plausible; drop such a limit."""
+    for name, count in zip(("nodes", "cores", "GPUs"), job.request):
+        if type(count or 0) is not int or (count or 0) < 0:
+            raise source.error(0, f"job {job.id}: {name} {count!r}: expected a count")
+        if (count or 0) > LARGEST:
+            raise source.error(0, f"job {job.id}: its size is more than any machine has")
+    if type(job.urgency) is not int or not 0 <= job.urgency <= 31:
+        raise source.error(0, f"job {job.id}: urgency {job.urgency!r}: 0 to 31 is possible")
+    for name in (job.queue, job.group):
+        if not isinstance(name or "", str):
+            raise source.error(0, f"job {job.id}: {name!r}: expected the name of a queue or bank")
     for name in ("submit", "run"):
         if getattr(job, name) > LONGEST:
             text = f"its {name} time of {getattr(job, name):g} s is more than a thousand years"
