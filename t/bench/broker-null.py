@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """A scheduler that decides nothing: every job gets rank 0, core 0, one job a core at a time.
 
-What a broker module in Python costs and how many jobs a broker can start, without any scheduling; R is
-stored before the answer, as RFC 27 asks.  `unbounded` in its arguments has it answer all requests at
-once, as if the machine had no end: that is what the broker itself can start.
+It measures the cost of a broker module in Python and the rate of starts of a broker, without any
+scheduling; R is stored before the answer, as RFC 27 requires.  With the argument `unbounded` it answers
+all requests at once, as if the machine had no end: that is the rate of the broker itself.
 """
 
 import collections

@@ -2,8 +2,8 @@
 """The peers of a scheduler, played by a client of a broker that has no others: job manager, resource service, job-info.
 
 The scheduler under test is a broker module in any language, loaded as on a machine. It meets the services by their
-names, and the key-value store, which is the broker's own. What it is sent and what it answers are messages; nothing of it is
-looked into.
+names, and the key-value store, which is the broker's own. Only messages to and from it are checked; its
+internals are not accessed.
 
     with Rig(handle, "sched-simple") as rig:
         rig.load()
@@ -327,7 +327,7 @@ class Rig:
         return condition()
 
     def settle(self):
-        """Handle messages until nothing more seems to come: the silence counts from when the module has read what it was sent."""
+        """Handle messages until no more seem to come: the silence counts from when the module has read all requests."""
         read = []
         ping = self.h.rpc(f"{self.name}.ping", {"seq": 0, "pad": ""})
         ping.then(read.append)
@@ -415,7 +415,7 @@ class Rig:
         """
 
         def refused():
-            # Of this job alone: a broker answers what a module left open, later or sooner.
+            # Of this job alone: a broker answers requests left open by a module, later or sooner.
             return [one for one in self.errors if one[:2] == ("sched.alloc", jobid)]
 
         self.until(lambda: self.finals(jobid) or refused())

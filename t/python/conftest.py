@@ -2,7 +2,7 @@
 """Set-up of every pytest run: our two directories first on the path, and the recorded data.
 
 The tests run on the embedded instance's bindings, so ``src/bindings/python`` and ``src/embedded`` come before anything
-installed; tests started as child processes see the same through PYTHONPATH.  Whatever a test writes goes to a temporary
+installed; tests started as child processes see the same through PYTHONPATH.  All files of a test go to a temporary
 directory or into the tree, never to the user's home.
 """
 

@@ -71,7 +71,7 @@ def recorded_cases(cases, values=1):
         values (int): values in each case
 
     Returns:
-        list: the cases; without any, a single one, which is skipped and says what is missing
+        list: the cases; without any, a single one, which is skipped and names the missing data
     """
     found = list(cases)
     if found:

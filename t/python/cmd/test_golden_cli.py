@@ -37,7 +37,7 @@ GONE = re.compile(
     r"|broker.quorum|tbon.topo|jobtap list -a"
 )
 
-#: Command lines of which the embedded instance makes something else, and why; " #N" is the Nth of its kind.
+#: Command lines that the embedded instance answers differently, and why; " #N" is the Nth of its kind.
 KNOWN = {
     "cli-jobs": {
         "flux job id --to=words 1234567890": "the words encoding needs a table that no RFC has",

@@ -363,7 +363,7 @@ STRAGGLER = "straggler-of-housekeeping-and-a-new-queue.json"
 
 
 def test_a_straggler_that_is_given_away_is_found(monkeypatch):
-    """A planted defect: of a job of which one rank is back, all are taken for free."""
+    """A planted defect: all ranks of a job count as free after it has returned one."""
     ordinary = Rv1Pool.remove_ranks
     monkeypatch.setattr(Rv1Pool, "remove_ranks", lambda self, ranks: ordinary(self, "0-3"))
     with open(os.path.join(os.path.dirname(faults.__file__), "cases", STRAGGLER)) as file:

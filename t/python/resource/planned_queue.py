@@ -19,7 +19,7 @@ class PlannedQueue:
         nodes (int): one half of them has the property fast, the other slow
 
     Attributes:
-        told (list): what the plan has answered when promises moved
+        told (list): answers of the plan about moved promises
     """
 
     def __init__(self, nodes):
@@ -86,7 +86,7 @@ class PlannedQueue:
 
 
 def a_history(seed):
-    """What the plan of a queue answers in a random history."""
+    """Return the answers of a queue's plan in a random history."""
     rng = random.Random(seed)
     queue = PlannedQueue(24)
     held = None

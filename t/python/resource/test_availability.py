@@ -152,7 +152,7 @@ def test_both_give_the_same_answers(built, seed):
 
 
 def test_a_rank_with_too_few_gpus_has_no_room_for_cores(built):
-    """Until its GPUs suffice again for what is in use; a search finds that time."""
+    """Until its GPUs suffice again for the uses; a search finds that time."""
     both = Both({0: (4, 2)}, built)
     for end, gpus in ((30, 1), (10, 2)):
         both.make("use", -math.inf, NOW + end, [(1, (1, gpus))])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who may be on a rank together, now: `flux.resource.plan.claims.Claims`."""
+"""Jobs that may share a rank, now: `flux.resource.plan.claims.Claims`."""
 
 import cProfile
 import gc
@@ -60,7 +60,7 @@ def test_a_start_costs_the_same_however_many_users_have_jobs():
         claims = Claims()
         for user in range(users):
             claims.enter(user, Claimant((user, ""), (ALL, 0)), 1 << user)
-        gc.collect()  # what other tests left has callbacks, which would be counted
+        gc.collect()  # objects left by other tests have callbacks, which would be counted
         profile = cProfile.Profile()
         profile.enable()
         claims.leave(0, 1)

@@ -83,7 +83,7 @@ def test_it_goes_on_where_it_was_not_built(interpreted):
 
 
 def test_no_memory(built, monkeypatch):
-    """What C cannot do for lack of memory is an exception."""
+    """A call into C that lacks memory raises an exception."""
 
     class NoMemory:
         def __getattr__(self, name):

@@ -111,7 +111,7 @@ def test_a_promise_in_segments_is_void_on_ranks_that_are_kept_for_no_job():
     assert 4 in plan.stale()
 
 
-# -- what it costs ---------------------------------------------------------------------------------
+# -- costs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ def annotations_come_at_once(monkeypatch):
 
 @pytest.fixture
 def only_new_objects():
-    """Objects of other tests, some of which are yet to go, do not count."""
+    """Objects of other tests, not all collected yet, do not count."""
     gc.collect()
     gc.freeze()
     yield

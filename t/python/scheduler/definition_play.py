@@ -473,7 +473,7 @@ class Player:
     # -- jobs --------------------------------------------------------------------------------------
 
     def job(self, jobid, is_over=False):
-        """The `Job` of a request; `is_over`: its wait for what it prefers is."""
+        """The `Job` of a request; `is_over`: its wait for its preference has ended."""
         arrival = self.jobs[jobid]
         system = arrival.spec["attributes"]["system"]
         request = self.pool.parse_resource_request(arrival.spec)
@@ -825,8 +825,8 @@ class Player:
         self.retry_members(window)
 
     def retry_members(self, window):
-        """Have the next pass examine all jobs, those of reservations too; those that waited for a
-        window wait for what their reservation has now."""
+        """Have the next pass examine all jobs, of reservations too; a job that waited for a window
+        now waits for the present ranks of its reservation."""
         self.state.freed = True
         for job in self.state.pending:
             job.is_aside = job.is_aside and job.window is None
@@ -878,7 +878,7 @@ class Player:
             self.state.drop(job)
 
     def prefer_no_more(self, job):
-        """End a job's wait for what it prefers."""
+        """End a job's wait for its preference."""
         del self.due[job.id]
         job.demands, job.is_aside = self.job(job.id, is_over=True).demands, False
         self.moved(job)

@@ -60,8 +60,8 @@ def loaded(policy, *args, **keys):
 
 
 def check_tables(instance):
-    """All tables of a scheduler agree, and have no entry of a job that is gone; what is in use is
-    within the firm limits of a site."""
+    """Check that all tables of a scheduler agree, without entries of jobs that have left, and that
+    the use is within the firm limits of a site."""
     instance.run_until_idle()
     sched = instance.scheduler
     sched._requests._check()

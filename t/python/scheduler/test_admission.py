@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Admission rules: what keeps a job from starting although it fits, with the guide's counter of
+"""Admission rules, which keep jobs from starting although they fit: the guide's counter of
 licences."""
 
 from pathlib import Path

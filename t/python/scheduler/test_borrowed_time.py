@@ -279,7 +279,7 @@ def test_a_promise_is_kept_that_was_once_broken(kind, seed, policy, cancels, int
     play(kind, seed, policy, cancels, into_promises)
 
 
-# -- who may borrow --------------------------------------------------------------------------------
+# -- borrowers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_where_users_share_no_node_a_job_borrows_of_one_that_could_share_it(
     assert (borrower.note or "").startswith("preempted for ") == borrows
 
 
-# -- what becomes of them --------------------------------------------------------------------------
+# -- ends of borrowers -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)

@@ -125,7 +125,7 @@ def test_what_jobs_do_beyond_its_end_is_of_the_next_period():
     assert rig.started() == [1, 2]
     check(rig, 8)
     rig.wait(2 * HOUR + 1)
-    check(rig, 16)  # over the budget of the new day already: what runs is not ended
+    check(rig, 16)  # over the budget of the new day already: running jobs are not ended
     submit(rig, 3, 1)
     assert rig.started() == [1, 2]
     rig.free(1)

@@ -21,7 +21,7 @@ from flux.scheduler.policies.ranks import RANKS as FORMULAS
 
 LONG = bool(os.environ.get("FLUX_TEST_LONG"))
 
-#: By the policy of a recording: what it is in the definition.
+#: Policy of a recording -> its options in the definition.
 RECORDED = {
     "fcfs": {"policy": "strict"},
     "easy": {},
@@ -157,8 +157,8 @@ def test_jobs_start_when_the_definition_says(case, seeds):
         assert compare(case, seed) == [], seed
 
 
-#: Histories that have found a bug, of a scheduler or of the definition: a `Case`, and seeds. The change that
-#: brought a line says what it was.
+#: Histories that have found a bug, of a scheduler or of the definition: a `Case`, and seeds. The commit that
+#: added a line describes the bug.
 FOUND = """
 fifo nodes limits: 2
 easy nodes limits: 17 19

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who may learn what of others' jobs, field by field; names of others are drawn at random."""
+"""Disclosure of others' jobs, field by field; names of others are drawn at random."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ class Machine:
 
     Attributes:
         canaries (list): texts that tell of the other's jobs by name
-        mine (dict): by what it waits for, the id of a job of the guest
+        mine (dict): cause of its wait -> id of a job of the guest
     """
 
     def __init__(self, module, private):

@@ -91,7 +91,7 @@ def test_widest():
     assert rig.denied(2) == "no jobs of less than 2 cores here"
     assert rig.shown(3)["width"] == 15
     assert rig.reason(1).startswith("insufficient resources: needs 2 slots")
-    # One that comes later and is wider goes ahead, in what users are told too.
+    # A wider job goes ahead although it comes later, and the reasons say so.
     rig.alloc(4, jobspec(16, duration=1000))
     assert rig.reason(1) == "behind ƒ5"
     assert rig.reason(4).startswith("insufficient resources: needs 16 slots")

@@ -16,7 +16,7 @@ NODES = 10
 
 
 class Cluster:
-    """Nodes of a few kinds, and what is known of them without asking the pool."""
+    """Nodes of a few kinds, and their states as known without the pool."""
 
     def __init__(self, rnd, uniform=False):
         kinds = [(4, 0)] if uniform else [(4, 0), (4, 0), (4, 2), (8, 1)]
@@ -121,7 +121,7 @@ def in_use(rig):
 
 
 def count(rig, cluster, spec):
-    """What `explain` should say of a request, rank by rank."""
+    """Return the expected answer of `explain` to a request, counted rank by rank."""
     system = spec["attributes"]["system"]
     top = spec["resources"][0]
     nodes = top["count"] if top["type"] == "node" else None
@@ -206,8 +206,8 @@ def test_numbers(module, seed):
 @pytest.mark.parametrize("uniform", [True, False])
 @pytest.mark.parametrize("seed", seeds(10, 50))
 def test_what_would_fit_now_starts_at_once(seed, uniform):
-    """The last job is replaced by what `explain` says would fit; and by a little more, which does
-    not start. Where it matters which nodes a job gets, more may fit than is said."""
+    """The last job is replaced by the largest that `explain` says would fit; and by a slightly larger
+    one, which does not start. If the choice of nodes matters, more may fit than it says."""
     module = "sched-backfill"
     rig, _, _ = scene(module, seed, uniform)
     jobs = list(rig.sched.pending_jobs())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Fair share: ``[fairshare]``, and what it counts."""
+"""Fair share: ``[fairshare]``, and the use that it counts."""
 
 import math
 
@@ -147,7 +147,7 @@ def test_shares_of_users_and_weights_of_resources():
     submit(rig, {2: 600}, slots=4)
     rig.wait(600)
     submit(rig, {3: 700, 4: 600, 5: 500})
-    # 3 nodes by 4 shares, 1 node by 1; who has none is last.
+    # 3 nodes by 4 shares, 1 node by 1; a user without shares is last.
     assert order(rig) == [5, 4, 3]
     hours = used(rig)
     assert hours["", "500"] == pytest.approx(3 * hours["", "600"])

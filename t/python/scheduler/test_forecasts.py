@@ -76,7 +76,7 @@ def test_as_many_jobs_as_may_are_told_an_expected_start():
     rig.arrive(range(1, 12), jobspec(4, cores=2, duration=100), wait=10)
     assert estimates(rig, range(1, 12)) == [2, 3, 4, 5, 6]
     assert len(rig.sched.forecasts.sent) == 5
-    # Who is not among them any more has none.
+    # A job that is no longer among them has none.
     rig.arrive((20, 21), jobspec(4, cores=2, duration=100), priority=17, wait=10)
     assert estimates(rig, [*range(1, 12), 20, 21]) == [2, 3, 4, 20, 21]
     rig.cancel(20, wait=10)
@@ -85,7 +85,7 @@ def test_as_many_jobs_as_may_are_told_an_expected_start():
 
 
 def test_nothing_is_projected_again_while_nothing_happens(monkeypatch):
-    """Estimates rest longer than reasons, both of which a burst of events has put off."""
+    """A burst of events delays reasons and estimates, estimates for longer."""
     monkeypatch.setattr(forecasts, "QUIET_TIME_S", 1.0)
     monkeypatch.setattr(forecasts, "ESTIMATE_INTERVAL_S", 0.15)
     rig = Rig(R(1, 2), Backfill)

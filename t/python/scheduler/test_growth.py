@@ -23,7 +23,7 @@ def play(rig, first, count):
     for jobid in sorted(started):
         rig.free(jobid)
     rig.wait(2)
-    # What the peers have noted is theirs.
+    # The peers' own notes do not count.
     rig.received.clear()
     rig.kvs.commits.clear()
 

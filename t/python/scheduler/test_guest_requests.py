@@ -113,11 +113,11 @@ def test_what_is_kept_of_requests_is_bounded_in_bytes():
         tracemalloc.stop()
 
 
-# -- what is read ----------------------------------------------------------------------------------
+# -- jobspecs --------------------------------------------------------------------------------------
 
 
 def large(bytes=0, values=0):
-    """A jobspec with so much in it that nobody needs."""
+    """A jobspec with much content that no part of the scheduler needs."""
     spec = jobspec(1)
     if bytes:
         spec["attributes"]["system"]["files"] = {"script": {"data": ", [" * (bytes // 3)}}
@@ -141,7 +141,7 @@ def test_a_jobspec_that_is_too_large_is_not_parsed(spec, arg, option):
     for topic in ("sched.when", "feasibility.check", "sched.explain"):
         errnum, text = rig.ask(topic, {"jobspec": spec})
         assert errnum and option in text
-    # Without an id nobody can be told.
+    # Without an id there is no job to answer for.
     rig.send("sched.alloc", {"jobspec": spec})
     assert "malformed request" in rig.logged()[-1]
     assert rig.ask("sched.when", {"jobspec": jobspec(1)})[0] == 0

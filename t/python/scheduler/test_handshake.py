@@ -301,7 +301,7 @@ def test_unload_answers_nothing_on_the_way_out():
     before = len(rig.received)
     rig.unload()
     assert rig.task.failure is None
-    # The instance refuses what was left unanswered, as a broker does; the scheduler itself says nothing.
+    # The instance refuses unanswered requests, as a broker does; the scheduler itself sends nothing.
     assert all(errnum == errno.EHOSTUNREACH for _, errnum, _ in rig.received[before:])
 
 
@@ -417,8 +417,8 @@ def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
 
 
 def test_what_running_jobs_hold_is_not_a_pool_each_while_a_scheduler_starts(only_new_objects):
-    """A pool has entries for each rank of the machine: one for each of 10,000 jobs would be more than
-    all the rest of a scheduler, and a process does not give back what it has used once."""
+    """A pool has entries for each rank of the machine: a pool for each of 10,000 jobs would take more
+    memory than all the rest of a scheduler, and a process does not return memory."""
     found = {}
 
     class Reader(AdmissionRule):

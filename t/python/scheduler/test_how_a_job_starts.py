@@ -16,8 +16,8 @@ PAGE = Path(__file__).resolve().parents[3] / "doc/reference/how-a-job-starts.rst
 #: ``name`` (``file``), or several names before their file.
 CALL = re.compile(r"``([A-Z]\w+\.\w+|read_alloc)``\s*\(``([\w/]+\.py)``\)")
 
-#: What a start is made by. Guards of `flux.jobtap` that a test before this one has installed stay in the
-#: interpreter, and run wherever it does what they watch.
+#: The packages of a start. Guards of `flux.jobtap` installed by an earlier test stay in the interpreter,
+#: and run at each event that they watch.
 PACKAGES = tuple(f"{TOP}/{package}/" for package in ("scheduler", "resource"))
 
 #: By heading, the most files whose code may run: a layer that only passes on shows here.

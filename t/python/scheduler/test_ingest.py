@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What `flux sched when` takes a jobspec to be after its submission: as flux-core's ingest has it."""
+"""`flux sched when` completes a jobspec as flux-core's ingest would at its submission."""
 
 import pytest
 from peers import jobspec

@@ -1,4 +1,4 @@
-"""sched-backfill with promise=all: every job has a latest start, and what makes it void."""
+"""sched-backfill with promise=all: every job has a latest start; events that make it void."""
 
 import json
 
@@ -210,7 +210,7 @@ def test_questions_know_ranks_and_latest_starts():
         "violated": 0,
         "mean_spare": HOUR,
     }
-    # An estimate is no later than what was promised.
+    # An estimate is no later than the promised start.
     assert rig.shown(2)["t_estimate"] == begin + 100
 
 

@@ -35,7 +35,7 @@ def nodes(count, **keys):
 
 
 def used(rig, name="one"):
-    """What is in use, by key."""
+    """Return the use, by key."""
     for _ in rig.rule("limit").report(SimpleNamespace(sees_all=True)):
         pass
     uses = rig.rule("limit").uses.values()
@@ -52,7 +52,7 @@ def offered_three_nodes(policy, args):
 
 PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 
-# -- what is counted -------------------------------------------------------------------------------
+# -- counting --------------------------------------------------------------------------------------
 
 
 @POLICIES
@@ -294,7 +294,7 @@ def test_a_job_behind_all_others_over_a_soft_limit_waits_for_another_limit(polic
 
 @pytest.mark.parametrize("jobs, kind", [(3, "promised"), (2, "planned")])
 def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
-    """Two jobs wait for nodes; together with what runs they are over the limit, or not."""
+    """Two jobs wait for nodes; together with the running ones they are over the limit, or not."""
     rig = load(Backfill, ("promises=2",), {"one": {"per": "user", "max": {"jobs": jobs}}})
     rig.alloc(1, nodes(4), userid=8)
     rig.arrive(9, nodes(4), userid=7)

@@ -78,7 +78,7 @@ def with_rule(method):
     )
 
 
-#: What is wrong -> (the module's text, what is said).
+#: Mistake -> (the module's text, the message).
 MISTAKES = {
     "no R": (succeeds("None"), "malformed sched.alloc response: R: expected an object with execution, got None"),
     "text for R": (succeeds("'R'"), "malformed sched.alloc response: R: expected .* got 'R'"),
@@ -302,7 +302,7 @@ MISTAKES = {
     "a module with nothing in it": ("x = 1", r"mod_main\(\)"),
 }  # fmt: skip
 
-#: A method of the library that is overridden without super() -> what is said.
+#: A method of the library that is overridden without super() -> the message.
 WITHOUT_SUPER = {
     "start(self, job, alloc, **told)": "no job is told that it starts",
     "alloc_success(self, msg, R, annotations=None)": "no job is told that it starts",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""When jobs are likely to start: run times that are drawn, calibration by hand-computed cases, and what users are told.
+"""When jobs are likely to start: run times that are drawn, calibration by hand-computed cases, and answers to users.
 
 How right it is on recorded jobs is in ``doc/evidence``.
 """
@@ -164,7 +164,7 @@ def test_what_plays_say(starts, found):
     assert Played.from_starts(list(starts)) == found
 
 
-# -- what users are told ---------------------------------------------------------------------------
+# -- answers to users ------------------------------------------------------------------------------
 
 SPEC = jobspec(1, nodes=1, exclusive=True, duration=100)
 
@@ -230,7 +230,7 @@ def test_explain_says_what_was_played_and_what_it_was_corrected_by():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
     line = rig.answer("explain", all=True)["jobs"][0]
-    assert line["t_likely"] is line["t_p90"] is None  # nobody has asked about it
+    assert line["t_likely"] is line["t_p90"] is None  # no user has asked about it
     likely = rig.begun + 50
     odds = {"t_likely": likely, "t_p90": likely, "t_limits": rig.begun + 100, "misses": 0}
     for seen in (explained(rig, 2), rig.answer("explain", all=True)["jobs"][0]):
@@ -337,7 +337,7 @@ def test_what_is_kept_is_bounded():
     assert sum(map(len, parts)) < 600_000 and max(map(len, parts)) < 50_000
 
 
-# -- what it costs ---------------------------------------------------------------------------------
+# -- costs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_every_name_that_it_may_call_is_there():
         for name in vars(base)
         if not name.startswith("_")
     }
-    # What is neither called nor defined by an author, in all.
+    # The number of names that an author neither calls nor defines.
     assert len([name for name in public - OVERRIDABLE if f"``{name}" not in page]) <= 20
 
 

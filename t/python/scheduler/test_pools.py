@@ -156,7 +156,7 @@ def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():
     assert rig.sched.stats_get()["errors"] == 2
     alloc, check = rig.logged(ERR)
     assert "Traceback" in alloc and "ƒ2" in alloc and "Traceback" in check
-    # What the jobspec lacks, or has of the wrong kind, is its user's mistake.
+    # A missing key of the jobspec, or a value of the wrong type, is its user's mistake.
     rig.alloc(2, {"version": 1})
     assert rig.denied(2)
     assert rig.sched.stats_get()["errors"] == 2

@@ -167,7 +167,7 @@ def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
     assert counted["node_hours"] == pytest.approx(2 * 3721 / 3600, abs=0.02)
 
 
-# -- who may take ----------------------------------------------------------------------------------
+# -- takers ----------------------------------------------------------------------------------------
 
 
 def test_nobody_takes_from_an_equal_or_a_higher_rank():
@@ -401,7 +401,7 @@ def test_if_the_job_starts_elsewhere_nobody_ends(policy):
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_victim_is_spared_if_others_make_room_in_the_grace(policy, tree):
-    """Two are to end, one on each node; what comes free beside the first is as good as one of them."""
+    """Two are to end, one on each node; cores freed beside the first are as good as one of them."""
     instance = make(*policy, nodes=2, tree=tree)
     on = [{"exclusive": False, "slots": 2, "constraints": {"ranks": [rank]}} for rank in ("0", "1")]
     other = batch(instance, None, duration=50000, **on[0])
@@ -746,7 +746,7 @@ ONE_NODE = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_job_over_a_limit_takes_nothing(module):
-    """Also where only what it would get shows that: it asks for a core, and gets one on a second
+    """Also if only its allocation would show that: it requests a core, and gets one on a second
     node."""
     instance = make(module, nodes=2, config={**tables(QUEUES, standby=SHORT), "limits": ONE_NODE})
     standby(instance, constraints={"ranks": ["1"]})

@@ -236,7 +236,7 @@ def test_while_questions_come_they_are_read_and_not_answered():
 
 
 def test_nothing_holds_a_question_that_was_refused():
-    """Its payload may be large, and who collects cycles comes late."""
+    """Its payload may be large, and the collector of cycles runs late."""
     handle, refused = Handle(), []
 
     def refuse(payload, caller):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Reservations: nobody outside the group holds what is reserved, whatever happens."""
+"""Reservations: no job outside the group ever holds reserved resources."""
 
 import errno
 import json
@@ -356,7 +356,7 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     assert rig.started() == []
 
 
-# -- what outlives the scheduler -------------------------------------------------------------------
+# -- reloads and restarts --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -374,7 +374,7 @@ def test_a_reload_in_the_middle_of_a_window(module):
     entry = listed(rig)["dat"]
     assert (entry["state"], entry["held"], entry["short"]) == ("active", 6, 0)
     assert held_by_jobs(rig) == {1: rig.ranks(1), 2: rig.ranks(2)}
-    # What the job of the group gives back is reserved again; at the end it is everybody's.
+    # Nodes freed by the job of the group are reserved again; after the end they are for all jobs.
     rig.alloc(3, whole(1, 10))
     rig.free(2)
     assert rig.started(after=2) == [1, 2]

@@ -55,10 +55,10 @@ def calls_of_an_end(module, tables, says, asks, pending, users=6):
         spec = jobspec(1, duration=600, bank=f"b{user}", **wants, **says)
         rig.alloc(jobid, spec, userid=user)
     ended = rig.started()[:4]
-    rig.free(ended[0])  # what is made once is made
+    rig.free(ended[0])  # fills caches
     before = len(rig.started())
-    gc.collect()  # what other tests left has callbacks, which would be counted
-    Remembered.kept = 0  # nor are tables emptied for what they kept
+    gc.collect()  # objects left by other tests have callbacks, which would be counted
+    Remembered.kept = 0  # nor is a cache emptied because of their entries
     profile = cProfile.Profile()
     profile.enable()
     for jobid in ended[1:]:

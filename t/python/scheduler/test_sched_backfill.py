@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""sched-backfill: the conditions of EASY, reservations and what they promise, queues."""
+"""sched-backfill: the conditions of EASY, reservations and their promises, queues."""
 
 import pytest
 from peers import R, Rig, jobspec

@@ -259,7 +259,7 @@ def test_a_job_that_the_scheduler_has_not_been_given(flux_sched, around, reason)
         (listed(16), "ƒ8 is not a pending job: its state is RUN"),
         (listed(64, result=2), "ƒ8 is not a pending job: its state is FAILED"),
         (listed(8, userid=os.getuid() + 1), "ƒ8 is not a pending job"),
-        # Who may ask for the plan has the role admin.
+        # A user who may ask for the plan has the role admin.
         (
             {**listed(8, userid=os.getuid() + 1, urgency=16), "plan": {}},
             "ƒ8 has not been sent to the scheduler: Function not implemented",
@@ -429,8 +429,8 @@ def test_top_shows_groups(flux_sched):
 
 @pytest.fixture
 def top(monkeypatch):
-    """top(handle, delay) -> (pid, terminal, shown): ``flux sched top`` on a terminal, and a function that returns what it
-    draws next. It has to end by ``q``, with status 0."""
+    """top(handle, delay) -> (pid, terminal, shown): ``flux sched top`` on a terminal, and a function that returns its
+    next screen. It has to end by ``q``, with status 0."""
     running = []
 
     def start(handle, delay):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Who may be on a node together: ``[sharing.NAME]``."""
+"""Jobs that may share a node: ``[sharing.NAME]``."""
 
 import pytest
 from each_policy import POLICIES
@@ -344,7 +344,7 @@ def test_of_a_job_that_is_not_submitted_whole_nodes_are_asked_for_as_well(policy
 
 @pytest.mark.parametrize("args", [(), ("promise=unlimited",), ("profile=short-waits", "within=10")])
 def test_a_job_of_a_group_that_outlives_its_window_makes_promises_beside_its_claim_anew(args):
-    """Cores are left beside it, and nobody else may be there: a promise that counted on the node cannot be kept."""
+    """Cores are left beside it, and no other user may have them: a promise that counted on the node cannot be kept."""
     rig = load(Backfill, args, USER, nodes=2)
     rig.reserve("dat", 20, 30, nodes=1, users=[7], at_end="run")
     rig.alloc(1, spec(4, duration=1000), userid=8)

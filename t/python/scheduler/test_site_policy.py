@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""What the features of site policy share: the reader of their tables, names of queues, and a rule that
-comes into force when its table does."""
+"""Common to the features of site policy: the reader of their tables, names of queues, and a rule that
+comes into force with its table."""
 
 from functools import partial
 
@@ -22,7 +22,7 @@ def loaded():
 
 
 def checked(rig, **tables):
-    """What `flux sched check-config` would say of these tables."""
+    """Return the answer of `flux sched check-config` about these tables."""
     return rig.answer("check-config", config=tables)
 
 
@@ -179,9 +179,9 @@ def test_a_configuration_is_checked_before_it_is_loaded():
 
 
 def would_be_over(rig, **tables):
-    """What a configuration with these tables would be exceeded by."""
+    """Return the jobs and users over the maxima of a configuration with these tables."""
     rig.send("sched.check-config", {"config": tables})
-    rig.wait(1)  # the job manager is asked about what runs
+    rig.wait(1)  # the job manager is asked about the running jobs
     topic, errnum, answer = rig.received[-1]
     assert (topic, errnum) == ("sched.check-config", 0)
     return [(one["entry"], one["state"], one["jobs"], one["text"]) for one in answer["over"]]
@@ -215,7 +215,7 @@ def test_jobs_that_would_be_over_a_new_limit_are_named():
     assert would_be_over(rig, limits={"all": wide, "small": strict}) == [
         ("small", "pending", ["ƒ6"], "limit small: needs 3 nodes, at most 2 are allowed")
     ]
-    # Nothing has changed: what is free goes to the next in the queue.
+    # No rule has changed: free nodes go to the next job in the queue.
     assert rig.answer("limits")["limits"] == []
     rig.free(2)
     assert rig.started() == [1, 2, 3, 4]
@@ -271,7 +271,7 @@ def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
         ["ƒ4"],
         "licenses: there is no licence matlab (known: ansys)",
     )
-    # What was used of it counts; another begins with what runs from now on.
+    # The past use of a budget counts; a new budget begins with the use from now on.
     for name, most, taken in (("one", 3, "2.0"), ("two", 2, "1.0")):
         assert over(budgets={name: {**budget, "max": {"node-hours": most}}}) == [
             (
@@ -420,7 +420,7 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
     assert {"name": "reservation", "source": None} in stats["rules"]
     rig.reconfigure({"queues": {"a": {"parent": "b"}, "b": {}}})
     assert sorted(rig.started()) == [1, 2, 3]
-    # It counts the jobs there are, once, whatever else is loaded anew.
+    # It counts the present jobs once, also if other rules are loaded anew.
     rig.reconfigure({"rules": {"curfew": f"{curfew}:Curfew"}})
     rig.reconfigure(
         {"rules": {"curfew": f"{curfew}:Curfew"}, "queues": {"a": {"parent": "b"}, "b": {}}}
@@ -690,7 +690,7 @@ LICENSED = {"licenses": {"matlab": 1}}
 @pytest.mark.parametrize(
     "tables, jobs",
     [
-        # A job: its user, its hours, and what it says.
+        # A job: its user, its hours, and its attributes.
         ({"limits": {"one": PER_USER}, **LICENSED}, [(7, 1), (8, 1, LICENSED), (7, 1, LICENSED), (7, 1, LICENSED), (7, 1)]),
         ({"limits": {"one": PER_BANK}, "budgets": {"two": {"per": "user", **HOURS}}}, [(7, 2), (7, 2), (7, 2), (8, 2)]),
         (

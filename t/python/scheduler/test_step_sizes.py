@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """No reactor turn of a scheduler that ranks jobs does more the more jobs are pending.
 
-What a turn does is counted in function calls, which are the same on every machine.
+The work of a turn is counted in function calls, which are the same on every machine.
 """
 
 import gc
@@ -25,7 +25,7 @@ def calls():
         nonlocal count
         count += event in ("call", "c_call")
 
-    gc.disable()  # finalizers of what earlier tests left are not the scheduler's
+    gc.disable()  # finalizers of earlier tests' objects are not the scheduler's
     sys.setprofile(note)
     yield lambda: count
     sys.setprofile(None)
@@ -139,7 +139,7 @@ def test_no_step_of_an_answer_does_more_the_more_jobs_are_deferred(topic, payloa
 
 
 def test_the_first_end_after_a_flood_of_jobs_takes_no_longer_turn(calls):
-    """What jobs leave to be done later, one turn must not do for all of them."""
+    """Work that each job defers must not be done for all jobs in one turn."""
     longest = {}
     for pending in (300, 1200):
         rig = Rig(R(NODES, 4, 2), "sched-backfill", "reason-depth=0", estimates=False)
@@ -235,7 +235,7 @@ def test_users_below_their_limit_are_passed_over_when_that_of_all_is_reached(
 ):
     """A look at each, not an examination: that would be 140 calls; 340 with an offer of the pool."""
     spent = {}
-    for users in (50, 200):  # of which ten use the limit of all
+    for users in (50, 200):  # ten of them use the limit of all
         limits = {"user": {"per": "user", "max": {"nodes": 8}}, "all": {"max": {"nodes": 40}}}
         limits["all"]["per"] = "instance"
         rig = Rig(R(NODES, 4), estimates=False)

@@ -74,7 +74,7 @@ def test_a_damaged_value_costs_what_was_stored(key, text):
     ],
 )
 def test_damaged_reservations_keep_it_from_loading_and_it_says_how_to_go_on(text):
-    """Without them jobs would start on what is reserved."""
+    """Without them jobs would start on reserved resources."""
     instance = FakeInstance(nodes=2, check_errors=False)
     instance.kvs.values["checkpoint.sched-reservations"] = text
     with pytest.raises(

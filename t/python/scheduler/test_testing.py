@@ -216,7 +216,7 @@ def test_waiting_for_an_answer_that_never_comes_is_an_error():
         instance.run_until_idle()
 
 
-# -- what a policy may use of its host -------------------------------------------------------------
+# -- services for a policy -------------------------------------------------------------------------
 
 
 def test_a_service_of_the_test_answers_what_the_policy_asks():

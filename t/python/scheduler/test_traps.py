@@ -5,7 +5,7 @@
    the next one starts the job again.
 2. Recursion that goes as deep as the queue is long.
 3. A head of the queue that has no shadow time (its nodes are down, or jobs without a limit hold
-   them) stops everybody behind it.
+   them) stops all jobs behind it.
 4. The end of a deep queue is never examined at, because events keep starting passes from the front.
 5. A pass never reaches a yield, or only between jobs that start: blocked and denied jobs count too.
 6. The pool never hears of a new expiration, and plans with an end that has passed.
@@ -16,7 +16,7 @@
    (test_commit.py).
 10. A start that fails and leaves the instance without a scheduler and without an error
     (test_handshake.py).
-11. The clock of the host is set, and what was planned by the old time holds up jobs.
+11. The clock of the host is set, and plans made by the old time delay jobs.
 """
 
 import heapq
@@ -185,7 +185,7 @@ def test_trap_5_blocked_and_denied_jobs_yield_too(module):
 @pytest.mark.parametrize("reloaded", [False, True])
 def test_trap_6_the_end_of_the_instance_moves_jobs_without_a_limit(module, reloaded):
     """As in an instance that is a job of another one, whose duration is updated there: the job manager
-    moves the ends of such jobs, and asks nobody."""
+    moves the ends of such jobs without a request to the scheduler."""
     rig = Rig(R(2, 4))
     start = rig.now
     rig.resource.R["execution"]["expiration"] = start + 1000

@@ -12,7 +12,7 @@ from flux.scheduler.walk import EFFORT_PER_TURN
 
 def examined_after_an_end(monkeypatch, shapes):
     """How many jobs are examined, and kinds of room counted, after an end while so many shapes of
-    jobs are blocked of which one can start."""
+    jobs are blocked, one of which can start."""
     rig = Rig(
         R(200, 96), "sched-backfill", "queue-depth=unlimited", "reason-depth=0", estimates=False
     )

@@ -334,7 +334,7 @@ class Hears(AdmissionRule):
         self.gone.add(jobid)
 
 
-#: Methods without which nobody knows whether the job may start.
+#: Methods that decide whether the job may start.
 COSTS_ITS_JOB = ("alloc", "signature", "check")
 
 CASES = [("conservative", hook, wrong) for hook in HOOKS for wrong in WRONG]

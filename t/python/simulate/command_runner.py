@@ -24,8 +24,8 @@ def words(line, *more):
 
 
 def flux(*args, code=0, cwd=".", env=None):
-    """Run a command line, whose first argument may be many words, in a child of this process, which has read the modules;
-    returns what it printed, as text."""
+    """Run a command line, whose first argument may be many words, in a child of this process, which has read the modules.
+    Returns its output, as text."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         child = os.fork()
         if not child:
@@ -50,7 +50,7 @@ def flux(*args, code=0, cwd=".", env=None):
 
 
 def flux_here(*args, code=0):
-    """The same in this process: for what runs no scheduler."""
+    """The same in this process, for commands that run no scheduler."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = call("simulate", main, words(*args))

@@ -1,4 +1,4 @@
-"""What a result says of how it was made, and whether it can be made again."""
+"""The provenance of a result, and whether it can be reproduced."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What notebooks use: flux.simulate."""
+"""The API for notebooks: flux.simulate."""
 
 import concurrent.futures
 import datetime
@@ -94,7 +94,7 @@ def test_seeds_and_sweeps():
 
 
 class Missing:
-    """As pandas.NA: what it is compared with makes it neither true nor false."""
+    """Like pandas.NA: a comparison with it is neither true nor false."""
 
     def __ne__(self, other):
         return self

@@ -37,7 +37,7 @@ def submit(tmp_path):
 
 
 def ended(submit, tmp_path, capsys, ends):
-    """(names of the files of the jobs that were submitted, what was said) if jobs end so, one after another.
+    """Return (names of the submitted jobs' files, output) if jobs end so, one after another.
 
     Args:
         ends (list): of each job in the order of submission, its exit code, or the type of its exception

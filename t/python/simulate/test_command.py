@@ -35,7 +35,7 @@ def test_what_it_says(results):
     lines = done.stdout.splitlines()
     assert any("1,700 jobs left out: after the first 300" in line for line in lines)
     assert any(line.startswith("300 jobs over") for line in lines)
-    # What was made of the trace comes before anything runs, so before the table.
+    # Notes about the trace precede the runs, and so the table.
     table = next(i for i, line in enumerate(lines) if line.startswith("policy"))
     assert table > next(i for i, line in enumerate(lines) if "left out" in line)
     assert [line.split("  ")[0] for line in lines[table + 1 : table + 4]] == [
@@ -342,7 +342,7 @@ def test_an_interrupt_during_the_imports_is_no_traceback():
         time.sleep(wait / 100)
         child.send_signal(signal.SIGINT)
         said = child.communicate(timeout=60)[1]
-        assert ", in main" not in said  # what comes before it is Python's own
+        assert ", in main" not in said  # frames before it are Python's own
 
 
 def test_an_interrupt_in_a_class_body_is_no_traceback():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Both engines start every job at the same time, and what an engine must bear from a module."""
+"""Both engines start every job at the same time, and bear a module's mistakes."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""`flux.simulate.gym`: what Gymnasium's checker says of it, and that its engine is that of a simulation."""
+"""`flux.simulate.gym`: it passes Gymnasium's checker, and its engine is that of a simulation."""
 
 import concurrent.futures
 import importlib.util

@@ -1,4 +1,4 @@
-"""The running instance as a workload: what `probe.py` answers, without an instance that runs."""
+"""The running instance as a workload: answers of `probe.py`, without a running instance."""
 
 import functools
 import json

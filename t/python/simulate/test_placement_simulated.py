@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Jobs in one rack in simulations: what is required is kept, and that is checked."""
+"""Jobs in one rack in simulations: requirements are met, and `check` verifies them."""
 
 import json
 import random
@@ -51,7 +51,7 @@ def whole_nodes(number, submit, nodes, placement=None, run=3600, unit="node"):
 
 
 def many(seed, count=120, unit="node"):
-    """Jobs of which most say how they are to be placed; some can never be."""
+    """Jobs, most with requirements of placement; some cannot be placed at all."""
     chance = random.Random(seed)
     jobs, now = [], 0.0
     for number in range(count):
@@ -64,7 +64,7 @@ def many(seed, count=120, unit="node"):
 
 
 def misplaced_jobs(rows, text, unit="node"):
-    """What `flux simulate check` says of the placement of jobs."""
+    """Return the findings of `flux simulate check` about the placement of jobs."""
     result = types.SimpleNamespace(
         name=text,
         rows=lambda: rows,

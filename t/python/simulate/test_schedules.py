@@ -60,7 +60,7 @@ def test_the_command_on_the_published_trace(tmp_path):
 
 
 def users_of_sdsc():
-    """Whose the jobs of input-sdsc-sp2.json are: field 12 of the log, of which it has the jobs in order."""
+    """Return the users of the jobs of input-sdsc-sp2.json: field 12 of the log, whose order it has."""
     path = data_path("traces/SDSC-SP2-pyss-5k.swf")
     users = {}
     for line in path.read_text().splitlines():
@@ -71,7 +71,7 @@ def users_of_sdsc():
     return users
 
 
-#: What runs always; the others with FLUX_TEST_LONG.
+#: Always run; the others with FLUX_TEST_LONG.
 FEW = ("easy-sjbf", "bounded-expansion-24h-class")
 
 

@@ -1,4 +1,4 @@
-"""What a site's machine would do: dependencies of a trace, nodes that fail, fair share, sweeps."""
+"""Features of a site's machine: dependencies of a trace, node failures, fair share, sweeps."""
 
 import json
 import math
@@ -23,7 +23,7 @@ FAIRSHARE = TOP / "src" / "jobtap" / "examples" / "priority-fairshare.py"
 
 
 def chain():
-    """One node; b comes 7 s after the end of a, c with the end of b but not before 100, d after nobody."""
+    """One node; b comes 7 s after the end of a, c with the end of b but not before 100, d after no job."""
     asked = [
         ("a", 0, 10, None),
         ("b", 1, 5, (0, 7.0)),
@@ -50,7 +50,7 @@ def test_engines_agree_on_followers():
     for seed in range(5):
         work = test_engines.some_jobs(seed)
         for number, index in enumerate(range(3, len(work.jobs), 4)):
-            # No two jobs come in at one instant: which is the first then is nobody's rule.
+            # No two jobs come at one instant: their order then is undefined.
             think = [None, 0.25, 12.25][index % 3]
             work.jobs[index].after = (index - 3, think and think + number / 1000)
             work.jobs[index].submit += 0.5 + number / 1000
@@ -113,7 +113,7 @@ def test_nodes_fail_and_come_back(tmp_path):
         flux(*call, option, "-o", tmp_path / name)
         assert (
             "no rule broken" in flux_here("check", tmp_path / name).stdout
-        )  # none starts on what is down
+        )  # no job starts on a node that is down
     one, same, other = (
         rows(tmp_path / name / "sched-backfill") for name in ("one", "same", "other")
     )
@@ -139,7 +139,7 @@ def test_failures_end_with_the_jobs(tmp_path):
         work, "sched-fifo", failures="mtbf=1h,repair=1m,seed=3"
     )
     assert outcome.last < 10000
-    # Nor do they go on for jobs that nobody starts.
+    # Nor do they go on for jobs that the scheduler never starts.
     (tmp_path / "waits.py").write_text(first_scheduler("return"))
     outcome, _ = test_engines.simulate_policy(
         work, str(tmp_path / "waits.py"), failures="mtbf=1h,repair=1m"
@@ -181,7 +181,7 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
     assert order("plain") == ["a0", "a1", "a2", "a3", "a4", "a5", "b0", "b1"]
     fair = order("fair", "--jobtap", plugin)
     assert fair[:3] == ["a0", "a1", "a2"] and set(fair[3:5]) == {"b0", "b1"}
-    # Who has nearly all shares has used less than their part of it.
+    # The user with nearly all shares has used less than their part.
     (tmp_path / "shares.json").write_text('{"1001": 100, "1002": 1}')
     owner = order("owner", "--jobtap", f"{plugin} shares={tmp_path / 'shares.json'}")
     assert owner.index("b1") > owner.index("a4")

@@ -179,7 +179,7 @@ def test_nodes_are_counted_where_units_are_cores():
         (24, 8.01, None),
         (24, 7.99, "8.00 of 7.99 node-hours taken when job 2 started at 3600 s"),
         (24, 5.99, "6.00 of 5.99 node-hours taken when job 1 started at 0 s"),
-        (2, 5.01, None),  # what was used before it is of the day before
+        (2, 5.01, None),  # earlier use is of the day before
         (2, 4.99, "5.00 of 4.99 node-hours taken when job 2 started at 3600 s"),
         (0.5, 7.01, None),
         (0.5, 6.99, "7.00 of 6.99 node-hours taken when job 2 started at 3600 s"),

@@ -12,7 +12,7 @@ from flux.simulate.tune_command import text_of
 
 
 def write_trace(path, users=("ann", "bob"), jobs=300, gap=60.0):
-    """Short and long jobs for one node in turns: who asks the short ones first shortens waits."""
+    """Short and long jobs for one node in turns: a policy that examines the short ones first shortens waits."""
     lines = ["id,submit,run,limit,nodes,user"]
     for number in range(jobs):
         run = 20 if number % 2 else 90

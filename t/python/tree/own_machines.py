@@ -26,7 +26,7 @@ def leaf(cores, memory=None, gpus=None):
 
 
 def level(name, *below, **own):
-    """A domain of a level of domains, and what is beside them."""
+    """A domain with a level of domains, and its own resources."""
     return {name: list(below), **own}
 
 

@@ -54,7 +54,7 @@ def test_nodes_with_different_room_in_one_group():
 
 
 def test_many_kinds_of_container_and_states():
-    """What an index remembers of them is bounded, and an eviction changes no answer."""
+    """The memory of an index is bounded, and an eviction changes no answer."""
     names = [f"level{i}" for i in range(12)]
     topo = {name: [{"cores": f"{2 * i}-{2 * i + 1}"} for i in range(8)] for name in names}
     pool = TreePool(topo_R((1, "0-15", "", topo), (1, "0-15", "", topo)))
