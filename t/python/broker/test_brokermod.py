@@ -105,7 +105,7 @@ def test_debug_word(own):
     assert own.call("own.debug", {"op": "setbit", "flags": 0}) == {"flags": 4}
 
 
-def test_system_exit_in_a_handler_is_swallowed_and_nobody_answered(own):
+def test_system_exit_in_a_handler_is_swallowed_without_an_answer(own):
     rpc = own.handle.rpc("own.sysexit")
     assert own.call("own.seen") == {"seen": []}
     assert not rpc.is_ready()
@@ -122,7 +122,7 @@ def test_flux_inside_a_module_is_its_own_handle(own):
     assert own.call("own.handle") == {"same": [True, True], "rank": 0}
 
 
-def test_a_module_that_waits_for_what_never_comes_is_ended(broker):
+def test_a_module_that_waits_in_vain_is_ended(broker):
     """The exception that ends it passes all callbacks and exception handlers of the bindings."""
     text = """
         from flux.brokermod import BrokerModule

@@ -36,7 +36,7 @@ def test_bad_keys(text):
         config.parse_setting(text)
 
 
-def test_a_date_with_a_time_is_what_a_real_broker_makes_of_it():
+def test_a_date_with_a_time_is_read_as_by_a_real_broker():
     stamp = {"x": {"iso-8601-ts": "2030-01-07T08:00:00Z"}}
     for text in ("2030-01-07T08:00:00Z", "2030-01-07T08:00:00", "2030-01-07 08:00:00.5+01:00"):
         assert config.parse_toml(f"x = {text}", "here") == stamp

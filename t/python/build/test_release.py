@@ -88,7 +88,7 @@ def test_a_file_with_another_version_is_named(copy, name):
     assert [line for line in done.stdout.splitlines() if line.startswith(f"{name}: 9.9.9")]
 
 
-def test_what_is_not_dated_is_no_release(copy):
+def test_an_undated_entry_is_no_release(copy):
     news = copy / "NEWS.md"
     news.write_text(f"# News\n\n## {VERSION} (not released)\n")
     assert "NEWS.md" in run(sys.executable, copy / METADATA, "--final").stdout
@@ -180,7 +180,7 @@ def test_one_source_makes_one_wheel(wheel, tmp_path):
     assert path.name == f"flux_scheduler-{VERSION}-py3-none-any.whl"
 
 
-def test_the_wheel_records_what_it_holds(wheel):
+def test_the_wheel_records_its_files(wheel):
     archive = zipfile.ZipFile(wheel[0])
     rows = list(
         csv.reader(archive.read(f"flux_scheduler-{VERSION}.dist-info/RECORD").decode().splitlines())

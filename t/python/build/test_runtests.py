@@ -48,7 +48,7 @@ def test_tap(runtests, text, exitcode, expected):
     assert counts(runtests.read_tap(text, "t0001.t", exitcode)) == expected
 
 
-def test_the_total_says_what_was_not_run(runtests, capsys):
+def test_the_total_names_the_parts_not_run(runtests, capsys):
     total = runtests.Total()
     total.passed = 7
     assert str(total) == "7 passed, 0 failed, 0 skipped"
@@ -83,7 +83,7 @@ def test_junit(runtests, tmp_path):
     assert totals["test_b"].reasons == {"no data": 1}
 
 
-def test_excerpt_shows_what_failed(runtests):
+def test_excerpt_shows_the_failure(runtests):
     lines = [
         "ok 1 - a", "expecting success: cmd b", "its output", "not ok 2 - b", "ok 3 - c", "1..3",
     ]  # fmt: skip

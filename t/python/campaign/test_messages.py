@@ -62,7 +62,7 @@ def test_payloads_are_as_they_should_be_before_they_are_bent():
 
 
 @pytest.mark.parametrize("rule", ["ended", "books", "guest", "hang"])
-def test_the_rules_find_what_they_are_for(rule, monkeypatch):
+def test_each_rule_finds_its_violation(rule, monkeypatch):
     campaign = messages.Campaign(random.Random(0), "sched-fifo")
     if rule == "ended":
         campaign.rig.sched.stop()

@@ -51,7 +51,7 @@ def test_a_script_runs_in_flux_own_python_with_its_modules(flux):
     assert (result.stdout, result.returncode) == ("flux ['-x'] beside\n", 3)
 
 
-def test_what_is_not_there_is_said(flux):
+def test_an_unknown_command_is_named(flux):
     result = flux("nosuch")
     assert result.returncode == 1
     assert "`nosuch' is not a flux command" in result.stderr

@@ -96,7 +96,7 @@ def test_illegal_R_is_caught(R):
         resources_of(R)
 
 
-def test_books_catch_what_is_given_twice_or_not_held():
+def test_books_catch_units_that_are_given_twice_or_not_held():
     books = Books(make_R("0-1", "0-3"))
     books.allocate(1, make_R("0", "0-1"))
     with pytest.raises(Violation, match="held by job 1"):

@@ -531,7 +531,7 @@ def test_same_dependency_twice(inst):
 # -- updates ------------------------------------------------------------------------------------------
 
 
-def test_updates_of_nothing_and_of_what_cannot_be_updated(inst):
+def test_updates_of_nothing_and_of_keys_that_cannot_be_updated(inst):
     id = inst.submit()
     assert inst.rpc("job-manager.update", {"id": id, "updates": {}}) is None
     assert inst.events(id)[-1] == "priority"

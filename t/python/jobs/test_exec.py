@@ -389,7 +389,7 @@ def test_command_that_cannot_be_run(real, command, code):
     assert [event["name"] for event in real.eventlog(id, "guest.output")] == ["header", "log"]
 
 
-def test_unload_kills_what_runs(real, tmp_path):
+def test_unload_kills_running_tasks(real, tmp_path):
     out = tmp_path / "pid"
     id = real.submit(jobspec(command=["sh", "-c", f"echo $$ >{out}; sleep inf"]))
     wait_for(real, lambda: out.exists() and out.read_text().strip())

@@ -382,7 +382,7 @@ def test_open_prolog_keeps_the_resources(inst, p):
 
 
 @pytest.mark.parametrize("bad", [object(), float("nan"), {1, 2}, b"x"])
-def test_what_cannot_be_json_is_refused(inst, p, bad):
+def test_values_outside_json_are_refused(inst, p, bad):
     """It would break the eventlog, or the services that send it on."""
     id = inst.submit()
     for call in (
@@ -549,7 +549,7 @@ def test_not_found(inst):
 @pytest.mark.parametrize(
     "body, text", [({}, "Protocol error"), ({"name": "x"}, "x: plugin not found")]
 )
-def test_query_of_what_is_not_there(inst, body, text):
+def test_query_refusals(inst, body, text):
     with raises(errno.EINVAL, text):
         inst.rpc("job-manager.jobtap-query", body)
 

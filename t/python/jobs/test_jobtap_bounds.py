@@ -118,7 +118,7 @@ def test_a_plugin_may_say_that_its_removal_is_no_failure(inst, p):
 @pytest.mark.parametrize(
     "topic, kind", [("job.state.run", "prolog"), ("job.state.cleanup", "epilog")]
 )
-def test_what_a_callback_started_ends_if_it_raises(inst, p, topic, kind):
+def test_a_perilog_of_a_callback_ends_if_it_raises(inst, p, topic, kind):
     def start(p, topic, args):
         getattr(p, f"{kind}_start")("kept")
         getattr(p, f"{kind}_finish")(CURRENT_JOB, "kept", 0)
@@ -142,7 +142,7 @@ def test_what_a_callback_started_ends_if_it_raises(inst, p, topic, kind):
     assert any(f"mine.py: {topic} failed: 2 {kind}s of its jobs" in text for text in inst.logged())
 
 
-def test_what_a_former_callback_started_goes_on(inst, p):
+def test_a_perilog_of_a_former_callback_goes_on(inst, p):
     p.add_handler("job.state.run", lambda p, t, a: p.prolog_start("one"))
     p.add_handler("job.new", lambda p, t, a: 1 / 0)
     id = running(inst)
@@ -153,7 +153,7 @@ def test_what_a_former_callback_started_goes_on(inst, p):
     assert inst.state(id) == INACTIVE
 
 
-def test_what_a_timer_started_ends_if_it_raises(inst, p):
+def test_a_prolog_of_a_timer_ends_if_it_raises(inst, p):
     def fire(h, watcher, revents, id):
         p.prolog_start("late", id)
         raise ValueError("in between")

@@ -30,7 +30,7 @@ def test_status_of_a_helper_that_somebody_else_has_waited_for():
     assert process.wait() == process.poll() == 7
 
 
-def test_what_goes_in_and_out(tmp_path):
+def test_input_output_and_status(tmp_path):
     done = subprocess.run(["cat"], input=b"hello", stdout=subprocess.PIPE)
     assert (done.stdout, done.returncode) == (b"hello", 0)
     environ = {"X": "5", "PATH": os.environ["PATH"]}

@@ -91,7 +91,7 @@ def tries(inst, topic, payload):
 
 @pytest.mark.parametrize("topics", [MAY_REFUSE, IS_LOGGED], ids=["may-refuse", "is-logged"])
 @pytest.mark.parametrize("deed", DEEDS)
-def test_what_no_plugin_should_do(inst, tmp_path, deed, topics, auto):
+def test_deeds_that_no_plugin_should_do(inst, tmp_path, deed, topics, auto):
     body, in_log = DEEDS[deed]
     path = tmp_path / "deed.py"
     path.write_text(SOURCE.format(topics=topics, body=body))

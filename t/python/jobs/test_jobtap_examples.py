@@ -91,7 +91,7 @@ def test_the_owner_may_and_a_user_without_a_name_may_not(guarded):
         submits(guarded, 64321, "debug")
 
 
-def test_nobody_moves_a_job_to_a_queue_that_is_not_theirs(guarded):
+def test_a_user_cannot_move_a_job_to_the_queue_of_others(guarded):
     userid = pwd.getpwnam("nobody").pw_uid
     id = submits(guarded, userid, "open")
     update = {"id": id, "updates": {"attributes.system.queue": "debug"}}

@@ -160,7 +160,7 @@ def test_a_service_may_block_while_its_messages_wait(h):
     assert second.get() == {"said": 2}
 
 
-def test_what_arrives_during_get_is_handled_in_order_afterwards(kernel, h):
+def test_messages_that_arrive_during_get_are_handled_in_order_afterwards(kernel, h):
     seen = []
 
     def body(handle):
@@ -281,7 +281,7 @@ def test_the_reactor_may_run_once_or_not_wait(h):
     repeated.stop()
 
 
-def test_waiting_for_what_can_never_come_is_an_error_and_no_more(h):
+def test_a_wait_that_can_never_end_is_an_error_and_no_more(h):
     for _ in range(2):
         with pytest.raises(RuntimeError, match="nothing is left to wait for"):
             h.rpc("echo.park").get()
@@ -312,7 +312,7 @@ def test_timers_beyond_the_end_of_time(seconds):
     assert fired == ["soon", b"x"]
 
 
-def test_what_holds_the_loop_is_reported_and_a_loop_that_waits_is_not():
+def test_code_that_holds_the_loop_is_reported_and_a_loop_that_waits_is_not():
     kernel = Kernel(RealClock())
     reports, seen = [], []
 

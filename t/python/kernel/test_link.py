@@ -50,7 +50,7 @@ def test_frames_survive_any_cut(chunk):
         b"\0\0\0\24[1,null,1,0,0,0,0,0]", b"GET / HTTP/1.1\r\n\r\n",
     ],
 )  # fmt: skip
-def test_what_is_no_frame_is_refused(data):
+def test_other_data_than_frames_is_refused(data):
     with pytest.raises(ValueError):
         Unpacker().feed(data)
 
@@ -85,7 +85,7 @@ def peer(tmp_path):
     server.close()
 
 
-def test_a_reactor_that_does_not_wait_handles_what_has_arrived(peer):
+def test_a_reactor_that_does_not_wait_handles_arrived_messages(peer):
     h = peer(lambda msg: [msg.response(None, {})])
     seen = []
     h.rpc("far.away").then(lambda future: seen.append(future.get()))
@@ -94,7 +94,7 @@ def test_a_reactor_that_does_not_wait_handles_what_has_arrived(peer):
     assert seen == [{}]
 
 
-def test_an_instance_that_goes_away_fails_what_waits(peer):
+def test_an_instance_that_goes_away_fails_pending_requests(peer):
     h = peer(lambda msg: None)
     with pytest.raises(ConnectionResetError):
         h.rpc("far.away").get()

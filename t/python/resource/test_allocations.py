@@ -34,11 +34,11 @@ def held():
         (R_of(("4", {"core": "0-3", "gpu": "0-1"})), None),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(held, R, said):
+def test_the_mistake_in_R_is_named(held, R, said):
     assert held.take(3, R) == said
 
 
-def test_a_rank_that_is_down_is_given_to_nobody(held):
+def test_a_rank_that_is_down_is_not_given(held):
     held.set_up("0-1,4")
     assert held.take(3, R_of(("2-3", {"core": "3"}))) == "rank 2-3 is down"
     held.give_back(3)
@@ -46,7 +46,7 @@ def test_a_rank_that_is_down_is_given_to_nobody(held):
     assert held.take(3, R_of(("2-3", {"core": "3"}))) is None
 
 
-def test_what_came_back_is_free(held):
+def test_returned_units_are_free(held):
     held.give_back(1, "1")
     assert held.take(3, R_of(("1", {"core": "0-3"}))) is None
     assert held.take(4, R_of(("0", {"core": "0"}))) == "core 0 of rank 0 is job ƒ2's"

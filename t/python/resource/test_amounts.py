@@ -50,7 +50,7 @@ def in_use(pool):
         ({"fpga": {"each": 2, "hosts": {"n0": 0}}}, (6, 2)),
     ],
 )
-def test_what_nodes_have(table, said):
+def test_totals_and_largest_of_a_table(table, said):
     (one,) = pool_of(table).amounts_in_use()
     assert (one["total"], one["largest"]) == said
 
@@ -76,7 +76,7 @@ def test_wrong_tables_are_named(table, text):
     assert text in str(error.value)
 
 
-def test_R_says_what_nodes_have():
+def test_totals_of_R():
     """Memory of the domains of RFC 49 adds up; recorded amounts take precedence."""
     for scheduling, total in (
         (topology(64), "256G"),
@@ -126,7 +126,7 @@ def test_wrong_requests_are_named(asked, text):
     ],
 )
 @pytest.mark.parametrize("tree", (False, True))
-def test_what_a_job_takes(asked, taken, tree):
+def test_amounts_of_a_job(asked, taken, tree):
     R = R_of(scheduling=topology(64))
     pool = (TreePool if tree else ResourcePool)(R, amounts={"memory": "R"})
     alloc = pool.alloc(1, ask(pool, **asked))
@@ -206,7 +206,7 @@ def test_a_hook_sees_cores_for_as_many_slots_as_memory_allows():
     assert alloc.to_dict()["scheduling"]["amounts"]["memory"] == {"0": "60G", "1": "20G"}
 
 
-def test_counts_change_only_while_nobody_has_resources():
+def test_counts_change_only_while_no_job_has_resources():
     pool = ResourcePool(R_of())
     pool.count_amounts({"memory": "64G"})
     pool.alloc(1, ask(pool, memory="1G"))

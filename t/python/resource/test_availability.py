@@ -162,7 +162,7 @@ def test_a_rank_with_too_few_gpus_has_no_room_for_cores(built):
 
 
 @pytest.mark.parametrize("seed", seeds(8, 20))
-def test_what_is_booked_is_never_overdrawn(seed):
+def test_booked_resources_are_never_overdrawn(seed):
     rng = random.Random(seed)
     totals = machine(rng, 6)
     here = PlainAvailability(totals)

@@ -27,7 +27,7 @@ def by_comparing_all(claims, claimant):
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("alike", [True, False])
-def test_what_is_closed_and_what_is_own_as_by_comparing_all_jobs(alike, seed):
+def test_closed_and_own_ranks_as_by_comparing_all_jobs(alike, seed):
     rnd = random.Random(seed)
     ranks = 12
 

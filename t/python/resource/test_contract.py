@@ -205,7 +205,7 @@ def test_every_method_of_the_contract_is_documented():
 
 
 @pytest.mark.parametrize("cls", [Rv1Pool, TreePool._impl_map[1]])
-def test_overridden_methods_take_what_the_contract_says(cls):
+def test_overridden_methods_take_the_arguments_of_the_contract(cls):
     for name, value in methods(ResourcePoolImplementation).items():
         own = inspect.getattr_static(cls, name)
         if inspect.isfunction(value):
@@ -213,7 +213,7 @@ def test_overridden_methods_take_what_the_contract_says(cls):
             assert list(inspect.signature(own).parameters) == expected, name
 
 
-def test_a_pool_without_a_view_says_what_it_lacks():
+def test_a_pool_without_a_view_names_the_missing_operation():
     class Bare(ResourcePoolImplementation):
         version = 7
 

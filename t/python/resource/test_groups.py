@@ -39,7 +39,7 @@ def possible(masks, free, count, segment, most):
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_what_is_chosen_is_as_asked_for_and_in_the_fewest_groups(seed):
+def test_the_choice_is_as_requested_and_in_the_fewest_groups(seed):
     chance = random.Random(seed)
     nodes = 24
     order = list(range(nodes))
@@ -86,7 +86,7 @@ def test_the_fullest_group_is_taken_and_a_whole_one_last():
 # -- in a pool -------------------------------------------------------------------------------------
 
 
-def test_a_range_takes_what_is_together():
+def test_a_range_takes_the_nodes_that_are_together():
     pool = ResourcePool(R(8, 4))
     racks = racks_of(8, 4)
     pool.alloc(1, request_of(pool, nodes=1, slots=4, constraints={"ranks": ["0"]}))

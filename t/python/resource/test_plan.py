@@ -344,7 +344,7 @@ def test_a_promise_that_is_over_is_stale(planned):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_fits_says_what_alloc_would_do(seed):
+def test_fits_agrees_with_alloc(seed):
     """Beside all promises but its own, for jobs with and without one, counted and bound to ranks."""
     chance = random.Random(seed)
     kinds = [({0, 1, 2, 3}, set())]
@@ -416,7 +416,7 @@ def test_a_plan_of_beliefs_is_that_of_a_pool_whose_jobs_end_so(rows):
         assert plan.fits(asked) == real.plan().fits(asked)
 
 
-def test_what_a_plan_of_beliefs_starts_ends_by_its_limit():
+def test_a_start_in_a_plan_of_beliefs_ends_by_its_limit():
     pool = make_pool([({0, 1}, set())])
     plan = pool.plan(ends=lambda jobid: NOW + 3.0)
     plan.reserve(2, job(pool, 1, 1, 2, duration=50.0), NOW + 10.0)

@@ -448,7 +448,7 @@ def test_a_subclass_that_makes_its_implementation_itself():
     assert pool.held_ranks(7) and type(GuidePool(R())) is type(pool)
 
 
-def test_what_an_implementation_of_another_kind_returns_is_of_the_class():
+def test_results_of_an_implementation_of_another_kind_are_of_the_class():
     class Text(ResourcePoolImplementation):
         version = 1
 
@@ -523,7 +523,7 @@ def test_candidates():
         ([5], "expected"),
     ],
 )
-def test_what_a_hook_may_not_choose(selected, words):
+def test_choices_that_a_hook_may_not_make(selected, words):
     pool = hooked(_select_resources=lambda self, candidates, request: (selected, 1))(R())
     pool.register_alloc(5, R([{"rank": "1", "children": {"core": "0"}}]))
     pool.mark_down("3")
@@ -580,7 +580,7 @@ def test_a_hook_that_gives_too_little(nslots, nodes, said):
         (((0, 1), 1), "1 nodes, 1 slots: the job asks for at least 2 and 2"),
     ],
 )
-def test_what_a_placement_of_a_site_may_not_choose(placed, said):
+def test_choices_that_a_placement_of_a_site_may_not_make(placed, said):
     class Mine(Placement):
         def place(self, index, shape, eligible):
             return placed

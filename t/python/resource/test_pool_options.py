@@ -75,7 +75,7 @@ def test_system_cores_are_given_to_nobody():
     pool.check()
 
 
-def test_what_a_running_job_holds_of_them_is_passed_over():
+def test_system_cores_of_a_running_job_are_passed_over():
     before = pool_of()
     alloc = before.alloc(1, ask(before, nodes=2, exclusive=True))
     few = before.copy()

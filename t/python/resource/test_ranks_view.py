@@ -103,7 +103,7 @@ def test_given_ranks_that_do_not_do(pool):
 # -- placeholders ------------------------------------------------------------------------------------------
 
 
-def test_a_placeholder_takes_what_is_free(pool):
+def test_a_placeholder_takes_the_free_units(pool):
     pool.alloc(1, ask(pool, cores=3, constraints={"ranks": ["1"]}))
     pool.alloc(2, ask(pool, nodes=1, cores=8, constraints={"ranks": ["2"]}))
     pool.mark_down("3")
@@ -137,7 +137,7 @@ def test_a_placeholder_ends_when_it_should_however_soon(pool, until):
     assert pool.idle_ranks == 0, "until it is freed, it holds what it holds"
 
 
-def test_jobs_move_into_what_a_placeholder_held(pool):
+def test_jobs_move_into_the_units_of_a_placeholder(pool):
     """How a reservation lends its ranks: its placeholder makes room, and takes the rest."""
     kept = pool.hold_free(NOBODY, BIG, NOW + 60)
     request = ask(pool, cores=6)

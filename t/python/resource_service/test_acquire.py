@@ -22,7 +22,7 @@ def test_one_holder_at_a_time(four):
     assert first["up"] == "0,2-3" and first["resources"] == vm_R()
 
 
-def test_allocations_are_checked_by_what_the_holder_knows(four):
+def test_allocations_are_checked_by_the_holders_own_record(four):
     """Of a rank that goes down it may not know for a second."""
 
     def wrong(rank, after):

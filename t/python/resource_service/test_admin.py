@@ -38,7 +38,7 @@ def test_drain_errors(four):
     assert four.fails("undrain", targets="99") == (errno.EINVAL, "idset is out of range")
 
 
-def test_what_a_drain_overwrites(four):
+def test_modes_of_drain(four):
     """As flux-core 0.88 does: a missing reason is added, `overwrite` replaces it, `force-overwrite` the time as well."""
 
     def drained():
@@ -141,7 +141,7 @@ def test_reload(four):
     assert four.stored_R() == big and four.acquire().take() == [{"resources": big, "up": "0,2,4-9"}]
 
 
-def test_reload_forgets_what_is_not_there_any_more(four):
+def test_reload_forgets_missing_ranks(four):
     four.call("drain", targets="1,3")
     four.call("reload", R=vm_R("0-1", hosts="vm,vm"))
     assert list(four.call("status")["drain"]) == ["1"]

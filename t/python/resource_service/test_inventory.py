@@ -178,7 +178,7 @@ def test_resources_and_scheduling_from_files(tmp_path):
         sources.from_config({"resource": table})
 
 
-def test_discovery_gives_every_rank_what_this_host_has():
+def test_discovery_gives_every_rank_the_resources_of_this_host():
     import os
 
     inventory = Inventory(sources.discover(["vm", "vm"]))

@@ -60,7 +60,7 @@ def test_a_job_with_room_that_would_delay_one_behind_it_that_was_promised_a_star
     assert rig.reason(3) == said["reason"]
 
 
-def test_open_promises_to_jobs_behind_one_with_a_promise_give_way_to_what_would_fit():
+def test_open_promises_to_jobs_behind_one_with_a_promise_give_way_to_jobs_that_would_fit():
     """Jobs 2 and 3 wait for one without a time limit."""
     rig = Rig(R(4, 4), BACKFILL, "promise=4")
     rig.arrive({1: whole(3, 0), 2: whole(4, 100)}, wait=2)
@@ -70,7 +70,7 @@ def test_open_promises_to_jobs_behind_one_with_a_promise_give_way_to_what_would_
 
 
 @pytest.mark.parametrize("most, fits", [(5, {"count": 3}), (4, None)])
-def test_what_would_fit_but_for_a_limit_is_not_what_could_start(most, fits):
+def test_the_largest_request_that_fits_respects_limits(most, fits):
     limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": most}}}
     rig = Rig(R(6, 4), BACKFILL, config={"limits": limits})
     rig.alloc(1, whole(1, 100), userid=8)
@@ -148,7 +148,7 @@ def test_a_guest_is_told_of_own_jobs_only():
     assert "is not a pending job" in refused(rig, "explain", {"id": 2})
 
 
-def test_an_admin_sees_what_the_owner_sees_and_changes_nothing():
+def test_an_admin_sees_as_much_as_the_owner_and_changes_nothing():
     rig = rig_with(BACKFILL, (6, 100))
     rig.alloc(2, whole(8, 50))
     rig.arrive(3, whole(2, 500), userid=1001, wait=2)
@@ -277,7 +277,7 @@ QUEUES = {
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_when_knows_what_submission_adds(module):
+def test_when_knows_the_defaults_that_submission_adds(module):
     rig = Rig(R(8, 4, properties={"left": "0-3"}), module, "queue-depth=unlimited")
     assert rig.ask(f"{module}.config-reload", QUEUES)[0] == 0
     rig.arrive(1, whole(3, 100), wait=1)

@@ -127,7 +127,7 @@ def test_a_borrower_runs_on_if_the_job_of_that_time_is_denied_then():
 
 
 @pytest.mark.parametrize("key", [{"into-promises": False}, {"mode": "log"}])
-def test_nobody_starts_in_promised_time(key):
+def test_no_job_starts_in_promised_time(key):
     instance = make(config=config(**key))
     _, taker, borrower = lend(instance)
     assert borrower.state == taker.state == "pending"
@@ -293,7 +293,7 @@ def test_a_promise_is_kept_that_was_once_broken(kind, seed, policy, cancels, int
     ],
     ids=" ".join,
 )
-def test_where_no_promise_is_kept_at_its_time_nobody_borrows(policy):
+def test_where_no_promise_is_kept_at_its_time_no_job_borrows(policy):
     instance = make(*policy, config=config())
     first, taker, job = lend(instance)
     assert not active(instance)
@@ -416,7 +416,7 @@ def test_memory_that_a_borrower_has_given_back_is_kept_too():
     assert taker.state == "running"
 
 
-def test_a_job_that_its_rule_refuses_what_is_kept_for_it_waits_for_the_rule():
+def test_a_job_whose_rule_refuses_its_kept_resources_waits_for_the_rule():
     """It could be on one node, as the limit wants, and would get parts of two."""
     limits = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
     queues = {"batch": {}, "standby": {}, "debug": {}}
@@ -472,7 +472,7 @@ def test_a_job_that_a_rule_defers_as_its_borrowers_end_has_ended_them_for_nothin
     assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
 
 
-def test_what_is_kept_is_for_all_when_another_outlives_its_limit():
+def test_kept_resources_are_for_all_when_another_job_outlives_its_limit():
     instance = make("sched-backfill", "promise=unlimited", config=config())
     _, taker, _, other = lend_one_of_two(instance, runtime=700)
     instance.advance(396 + 30)

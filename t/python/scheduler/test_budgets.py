@@ -88,7 +88,7 @@ def test_periods_of_the_calendar(period, when, begin, end):
 
 
 @POLICIES
-def test_a_job_waits_that_could_exceed_it_and_nobody_behind_it(policy, args):
+def test_a_job_that_could_exceed_it_waits_and_no_job_behind_it(policy, args):
     rig = load(policy, args)
     submit(rig, 1, 5)
     submit(rig, 2, 4)  # 9 of 8
@@ -117,7 +117,7 @@ def test_a_shorter_job_starts_though_one_like_it_is_too_long(policy, args, hours
     check(rig, 7.8)
 
 
-def test_what_jobs_do_beyond_its_end_is_of_the_next_period():
+def test_use_beyond_its_end_is_of_the_next_period():
     rig = load()
     rig.wait(20 * HOUR)  # two hours are left
     submit(rig, 1, 6, nodes=3)  # six node-hours of this day, twelve of the next
@@ -292,7 +292,7 @@ def test_without_jobs_it_asks_for_no_time():
     check(rig, 8)
 
 
-def test_a_budget_that_comes_later_counts_what_runs():
+def test_a_budget_that_comes_later_counts_running_jobs():
     rig = load()
     rig.reconfigure({})
     submit(rig, 1, 4)

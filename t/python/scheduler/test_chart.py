@@ -33,7 +33,7 @@ def test_ranks_that_look_alike_share_a_row():
     assert rows(chart) == {"0-3": "a" * 20 + "b" * 20, "4-5,7": "." * 40, "6": "a" * 20 + "." * 20}
 
 
-def test_what_has_no_end_or_goes_on_is_marked():
+def test_bars_without_an_end_or_that_go_on_are_marked():
     chart = Chart(plan(running=[job("A", 0, None, "0"), job("B", 0, 9, "1"), job("C", 0, 8, "2")]))
     assert rows(chart)["0"] == "a" * 39 + ">"
     assert rows(chart)["1"] == "b" * 39 + ">"

@@ -46,7 +46,7 @@ def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
 # -- AllocRequest ----------------------------------------------------------------------------------
 
 
-def test_what_comes_during_a_commit_goes_into_the_next(rig):
+def test_changes_during_a_commit_go_into_the_next(rig):
     rig.arrive((10, 11, 12))
     assert len(rig.kvs.commits) == 1, "of one turn"
     rig.kvs.hold()
@@ -75,7 +75,7 @@ def open_request(rig):
         (False, {"sched": {"c": 6}}, {"sched": {"c": 6}}),
     ],
 )
-def test_success_clears_what_was_annotated(rig, clear, given, sent):
+def test_success_clears_earlier_annotations(rig, clear, given, sent):
     request = open_request(rig)
     request.annotate({"sched": {"a": 1, "b": 2, "gone": 3}})
     request.annotate({"sched": {"gone": None}})
@@ -83,7 +83,7 @@ def test_success_clears_what_was_annotated(rig, clear, given, sent):
     assert rig.success(1).get("annotations") == sent
 
 
-def test_nulls_for_what_is_not_shown_are_left_out(rig):
+def test_nulls_for_values_not_shown_are_left_out(rig):
     request = open_request(rig)
     request.annotate({"sched": {"t_estimate": None}})
     request.annotate({"sched": {"t_estimate": None, "x": 1}})

@@ -304,7 +304,7 @@ def found():
 
 
 @pytest.mark.parametrize("case, seed", list(found()))
-def test_what_was_found(case, seed):
+def test_histories_that_have_found_a_bug(case, seed):
     assert compare(case, seed) == []
 
 

@@ -140,7 +140,7 @@ def test_the_owner_and_an_admin_are_shown_all(machine):
         assert machine.member in one["group"] and "in_the_way" in one
 
 
-def test_what_is_in_use_of_licences_and_limits(machine, private):
+def test_use_of_licences_and_limits(machine, private):
     answer = machine.as_guest("limits")
     (matlab,) = answer["licenses"]
     assert matlab["total"] == 3 and ("used" in matlab) is ("waiting" in matlab) is not private
@@ -148,7 +148,7 @@ def test_what_is_in_use_of_licences_and_limits(machine, private):
     assert of_bank and all(("used" in one) is not private for one in of_bank)
 
 
-def test_when_tells_what_others_hold_where_flux_does(machine, private):
+def test_when_tells_the_resources_of_others_where_flux_does(machine, private):
     _, of_license, of_bank, of_all = (
         machine.as_guest("when", jobspec=spec)["reason"] for spec in machine.newcomers()
     )
@@ -214,7 +214,9 @@ def test_a_reason_has_a_text_for_each_reader():
 
 
 @pytest.mark.parametrize("question", ["when", "windows"])
-def test_a_guest_is_not_shown_what_a_mistake_of_the_scheduler_says(machine, monkeypatch, question):
+def test_a_guest_is_not_shown_the_text_of_a_mistake_of_the_scheduler(
+    machine, monkeypatch, question
+):
     """The text of an error can name anything: the owner reads it, and so it is in the log."""
 
     def fails(*args, **kwargs):

@@ -205,7 +205,7 @@ def test_numbers(module, seed):
 
 @pytest.mark.parametrize("uniform", [True, False])
 @pytest.mark.parametrize("seed", seeds(10, 50))
-def test_what_would_fit_now_starts_at_once(seed, uniform):
+def test_a_job_that_would_fit_now_starts_at_once(seed, uniform):
     """The last job is replaced by the largest that `explain` says would fit; and by a slightly larger
     one, which does not start. If the choice of nodes matters, more may fit than it says."""
     module = "sched-backfill"

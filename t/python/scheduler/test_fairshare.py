@@ -242,7 +242,7 @@ def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
 # -- over reloads ----------------------------------------------------------------------------------
 
 
-def test_what_was_used_is_there_after_a_reload():
+def test_past_use_is_there_after_a_reload():
     rig = load()
     submit(rig, {1: 500}, slots=8)
     submit(rig, {2: 600}, "b", slots=4)
@@ -260,7 +260,7 @@ def test_what_was_used_is_there_after_a_reload():
     assert not rig.logged(3)
 
 
-def test_what_was_used_decays_while_no_scheduler_is_there():
+def test_past_use_decays_while_no_scheduler_is_there():
     rig = load()
     rig.list = rig.instance.services["job-list"] = JobList(rig.instance)
     submit(rig, {1: 500, 2: 600}, slots=8)
@@ -315,7 +315,7 @@ def test_explain_and_shares_tell_of_it():
     assert (job["fairshare"]["place"], job["fairshare"]["of"]) == (1, 1)
 
 
-def test_a_bank_has_used_what_all_of_its_users_have():
+def test_the_use_of_a_bank_is_that_of_all_its_users():
     rig = load()
     for jobid, userid, bank, cores in ((1, 500, "two", 5), (2, 600, "two", 4), (3, 700, "one", 6)):
         submit(rig, {jobid: userid}, bank, slots=cores)

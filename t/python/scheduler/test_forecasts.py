@@ -54,7 +54,7 @@ def test_a_promise_that_a_projection_has_passed_is_not_shown(seconds):
     )
 
 
-def test_jobs_that_all_wait_for_rules_are_told_what_changes():
+def test_jobs_that_all_wait_for_rules_are_told_of_changes():
     """There is no pass then: no job is in the queue."""
     limits = {"one": {"per": "user", "max": {"nodes": 2}}}
     rig = Rig(R(4, 4), Backfill, config={"limits": limits})

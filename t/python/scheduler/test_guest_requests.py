@@ -99,7 +99,7 @@ def ask_and_withdraw(rig, first, count):
     rig.wait(10)
 
 
-def test_what_is_kept_of_requests_is_bounded_in_bytes():
+def test_the_memory_of_requests_is_bounded_in_bytes():
     rig = Rig(R(8, 4, gpus=1), "sched-backfill")
     rig.arrive(1, jobspec(8, nodes=8, exclusive=True))
     ask_and_withdraw(rig, 100, 1)
@@ -178,7 +178,7 @@ def test_a_jobspec_that_is_just_small_enough(rig):
         {"deadline": ODD},
     ],
 )
-def test_what_is_said_of_a_jobspec_can_change_no_terminal(keys):
+def test_messages_about_a_jobspec_can_change_no_terminal(keys):
     config = {
         "licenses": {"matlab": {"total": 3}},
         "topology": {"rack": {"groups": {"r0": "n[0-1]"}}},

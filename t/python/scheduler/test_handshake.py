@@ -42,7 +42,7 @@ def test_the_line_ready_has_the_arguments_of_the_policy_as_given():
     ]
 
 
-def test_hello_marks_what_jobs_hold():
+def test_hello_marks_the_resources_of_jobs():
     rig = Rig(R(2, 4))
     rig.will_be_found(1, R("0", "0-2", expiration=5000.0))
     rig.will_be_found(2, R("1", "0-3"))
@@ -416,7 +416,7 @@ def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
     assert rig.task.ended
 
 
-def test_what_running_jobs_hold_is_not_a_pool_each_while_a_scheduler_starts(only_new_objects):
+def test_resources_of_running_jobs_are_not_a_pool_each_while_a_scheduler_starts(only_new_objects):
     """A pool has entries for each rank of the machine: a pool for each of 10,000 jobs would take more
     memory than all the rest of a scheduler, and a process does not return memory."""
     found = {}

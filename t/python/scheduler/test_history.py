@@ -31,7 +31,7 @@ def test_the_narrowest_class_with_two_run_times_counts():
 
 
 @pytest.mark.parametrize("run", [math.nan, math.inf, -1.0, -math.inf])
-def test_what_is_no_time_is_not_learnt(run):
+def test_invalid_times_are_not_learnt(run):
     history = RunTimes()
     history.learn(1, 4, 100.0, run)
     assert len(history) == 0
@@ -60,7 +60,7 @@ def stored_and_restored(history, into):
     return into
 
 
-def test_what_was_learnt_since_counts_more_than_what_is_restored():
+def test_run_times_learnt_since_count_more_than_restored_ones():
     history, again = RunTimes(), RunTimes()
     for run in (10.0, 20.0):
         history.learn(1, 4, 100.0, run)
@@ -86,7 +86,7 @@ def test_a_user_of_many_classes_has_only_his_own_forgotten():
 
 
 @pytest.mark.parametrize("stored", [None, 1, [1], [[1, 2]], [[[1], ["x"], 0]], [[[[]], [1.0], 0]]])
-def test_what_cannot_be_read_is_refused(stored):
+def test_an_unreadable_value_is_refused(stored):
     with pytest.raises(ValueError):
         RunTimes().restore(stored)
 
@@ -146,7 +146,7 @@ def listed():
     return rig
 
 
-def test_what_was_learnt_is_there_after_a_reload():
+def test_the_learnt_is_there_after_a_reload():
     rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=class")
     run_job(rig, 1, 20)
     run_job(rig, 2, 40)

@@ -68,7 +68,7 @@ def files_of(calls):
         ("sched-backfill", [{"cores": 3}] * 4, {"cores": 2}, 22),  # it waits
     ],
 )
-def test_what_is_not_used_does_not_run(module, running, asked, most):
+def test_unused_features_do_not_run(module, running, asked, most):
     """Another job of a shape that has started: no new shape, rules, estimates or questions."""
     rig = Rig(R(4, 4), module, estimates=False)
     for jobid, wants in enumerate([asked, *running], 1):

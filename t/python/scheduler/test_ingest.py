@@ -104,7 +104,7 @@ LIMITED = {
         (1, 1, "long", None, None),
     ],
 )  # fmt: skip
-def test_flux_core_refuses_what_is_outside_of_its_limits(nodes, cores, queue, duration, refusal):
+def test_flux_core_refuses_numbers_outside_of_its_limits(nodes, cores, queue, duration, refusal):
     spec = jobspec(cores, nodes=nodes)
     system = {"queue": queue, "duration": duration}
     spec["attributes"]["system"] = {key: value for key, value in system.items() if value}

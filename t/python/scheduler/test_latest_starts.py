@@ -89,7 +89,7 @@ def test_a_running_job_that_is_given_more_time_makes_promises_void(rig):
     assert stats(rig)["kept"] == 2 and stats(rig)["violated"] == 0
 
 
-def test_what_starts_late_makes_those_behind_it_late_who_are_told_at_once():
+def test_a_late_start_delays_later_jobs_which_are_told_at_once():
     rig = rig_with("within=0")
     begin = rig.now
     rig.alloc({1: whole(2, 100), 2: whole(4, 300), 3: whole(4, 50)})
@@ -315,7 +315,7 @@ def test_windows_end_where_a_head_is_to_start_that_no_pass_has_looked_for(args, 
         assert (long.t_start, short.t_start) == (None, instance.now())
 
 
-def test_after_a_crash_what_was_stored_is_kept(promised):
+def test_after_a_crash_stored_promises_are_kept(promised):
     promised.advance(61)
     before = latest(*promised.jobs_promised)
     promised.scheduler.finish = lambda: None
@@ -364,7 +364,7 @@ def waiting_for(rig, count):
 
 
 @pytest.mark.parametrize("how", ["all came", "as many came", "time is over"])
-def test_nobody_starts_before_those_who_were_promised_something_have_come(how):
+def test_no_job_starts_before_the_promised_ones_have_come(how):
     rig = Rig(R(4, 4))
     waiting_for(rig, 3)
     assert rig.started() == []

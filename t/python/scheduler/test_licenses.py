@@ -87,7 +87,7 @@ def test_a_job_that_waits_for_nodes_meanwhile_says_so(policy, args):
         ({f"l{n}": 1 for n in range(65)}, "licenses: 65 names: expected 64 at most"),
     ],
 )
-def test_what_can_never_be_had_is_denied(policy, args, licenses, note):
+def test_more_licences_than_there_are_is_denied(policy, args, licenses, note):
     rig = load(policy, args)
     rig.alloc({1: jobspec(1, licenses=licenses), 2: wants(2)})
     assert rig.denied(1) == note
@@ -134,7 +134,7 @@ def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are
         ({"total": 3, "used": 4}, "used: unknown key"),
     ],
 )
-def test_what_is_wrong_with_an_entry(value, text):
+def test_mistakes_in_an_entry(value, text):
     with pytest.raises(ValueError) as raised:
         read_license("matlab", value)
     assert str(raised.value).startswith(text)
@@ -226,7 +226,7 @@ def listed(rig):
 
 
 @POLICIES
-def test_what_is_used_elsewhere_is_left_to_others(policy, args, tmp_path):
+def test_licences_used_elsewhere_are_left_to_others(policy, args, tmp_path):
     path = tmp_path / "used"
     write(path, "# of the server\nansys 7\nmatlab 3  # of 4\n")
     rig = load(policy, args, **matlab(path))
@@ -294,7 +294,7 @@ def test_a_file_that_cannot_be_read_costs_nothing_but_a_line(text, tmp_path):
     assert text is not None or "not a regular file" in line
 
 
-def test_a_new_table_keeps_what_was_read_and_reads_one_file_once(tmp_path):
+def test_a_new_table_keeps_the_counts_read_and_reads_one_file_once(tmp_path):
     path = tmp_path / "used"
     write(path, "matlab 2\nansys 1\n")
     rig = load(Fifo, (), **matlab(path))
@@ -322,6 +322,6 @@ def test_a_new_table_keeps_what_was_read_and_reads_one_file_once(tmp_path):
         ({"every": "30s"}, "every: unknown key"),
     ],
 )
-def test_a_bad_table_for_what_is_used_elsewhere_is_refused(table, text):
+def test_a_bad_table_of_uses_elsewhere_is_refused(table, text):
     with pytest.raises(ValueError, match=text):
         read_license("matlab", {"total": 4, **table})

@@ -56,7 +56,7 @@ PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 
 
 @POLICIES
-def test_what_the_pool_offers_counts_not_what_is_asked(policy, args):
+def test_the_offer_of_the_pool_counts_not_the_request(policy, args):
     """Six cores anywhere are two nodes at least; with a core in use on each, three."""
     rig = offered_three_nodes(policy, args)
     rig.alloc(6, spec(1), userid=8)
@@ -366,7 +366,7 @@ def test_jobs_in_a_reservation(policy, args, counts):
 
 @POLICIES
 @pytest.mark.parametrize("free, left", [(None, 0), ("0", 1)], ids=["ended", "partly"])
-def test_what_comes_back_while_a_scheduler_asks_about_running_jobs(policy, args, free, left):
+def test_resources_freed_while_a_scheduler_asks_about_running_jobs(policy, args, free, left):
     """The job manager announces nothing between hello and ready."""
     rig = Rig(R(4, 4))
     rig.will_be_found(8, R("0-1", 4), nodes(1), userid=7, free="")
@@ -485,7 +485,7 @@ def test_a_start_that_cannot_be_answered_does_not_count(policy, args):
         ({"per": "user", "max": {"jobs": 1}, "soft": True, "deny": True}, "soft: a job over"),
     ],
 )
-def test_what_is_wrong_with_a_table(table, text):
+def test_mistakes_in_a_table(table, text):
     with pytest.raises(ValueError) as raised:
         read_limit("one", table)
     assert str(raised.value).startswith(text)
@@ -495,7 +495,7 @@ def test_what_is_wrong_with_a_table(table, text):
 
 
 @POLICIES
-def test_what_explain_says(policy, args):
+def test_the_reason_that_explain_gives(policy, args):
     limits = {"one": {"per": "user", "queues": ["batch"], "max": {"nodes": 2}}}
     rig = load(policy, args, limits, nodes=3)
     rig.alloc(1, nodes(1, duration=100, queue="batch"), userid=7)
@@ -545,7 +545,7 @@ def test_explain_tells_the_limit_that_the_offer_of_the_pool_exceeds(policy, args
     assert job["limit"]["used"] == 1
 
 
-def test_what_is_in_use_for_the_owner_and_for_a_guest():
+def test_the_use_shown_to_the_owner_and_to_a_guest():
     limits = {
         "user": {"per": "user", "max": {"nodes": 2}},
         "bank": {"per": "bank", "max": {"cores": 8, "jobs": 9}},
@@ -656,7 +656,7 @@ def test_no_job_waits_behind_one_that_has_started():
     assert rig.started() == [1, 9, 2, 3]
 
 
-def test_a_job_that_is_offered_what_the_first_waits_for_says_so_and_starts_when_that_leaves():
+def test_a_job_that_is_offered_the_resources_of_the_first_says_so_and_starts_when_that_leaves():
     """Job 3 of ann is within her limit, but waits for nodes; job 6 could share one of bob's."""
     limit = {"per": "user", "users": ["7"], "max": {"nodes": 4}, "order": "strict"}
     rig = load(Backfill, (), {"one": limit})
@@ -690,7 +690,7 @@ def test_nothing_is_left_to_the_first_from_when_another_limit_keeps_it_waiting(p
 
 
 @POLICIES
-def test_the_first_keeps_what_is_left_from_when_no_other_limit_keeps_it_waiting(policy, args):
+def test_the_first_keeps_the_rest_from_when_no_other_limit_keeps_it_waiting(policy, args):
     rig = load(policy, args, dict(reversed(STRICT_AND_USER.items())), nodes=6)
     rig.alloc(1, nodes(2, bank="red"), userid=8)
     rig.arrive(4, nodes(1), userid=7)

@@ -246,7 +246,7 @@ def test_an_expiration_override_that_raises_is_answered():
         (None, "must be an object"),
     ],
 )
-def test_feasibility_looks_past_what_is_down_or_busy(rig, spec, text):
+def test_feasibility_counts_ranks_that_are_down_or_busy(rig, spec, text):
     rig.alloc(1, jobspec(16))
     rig.resource.update(down="1-3")
     errnum, answer = rig.ask("feasibility.check", {"jobspec": spec})
@@ -271,7 +271,7 @@ def test_resource_status_makes_no_resource_sets(rig, monkeypatch):
     assert errnum == 0 and status["allocated"]["execution"]["R_lite"] == expected
 
 
-def test_resource_status_is_what_a_pool_says_that_has_its_own_account():
+def test_resource_status_comes_from_a_pool_with_its_own_account():
     from flux.resource import ResourcePool
     from flux.resource.Rv1Pool import Rv1Pool
 
@@ -327,7 +327,7 @@ def test_quiescent_waits_for_pass_commit_and_reply(rig):
     assert rig.received[-1][2] == {"status": 0, "alloc_current": 2}
 
 
-def test_quiescent_does_not_wait_for_what_came_after_it(rig):
+def test_quiescent_does_not_wait_for_later_requests(rig):
     rig.arrive(1)
     rig.kvs.hold()
     rig.arrive(2)
@@ -446,7 +446,7 @@ def test_updates_are_applied_as_a_unit_down_over_up_shrink_over_both():
     assert [e["rank"] for e in status["down"]["execution"]["R_lite"]] == ["2,7"]
 
 
-def test_shrink_denies_what_became_infeasible_but_drain_does_not(rig):
+def test_shrink_denies_jobs_that_became_infeasible_but_drain_does_not(rig):
     rig.alloc({1: jobspec(1), 2: jobspec(1, nodes=4, cores=4)})
     rig.resource.update(down="3")
     assert rig.answers(2) == []

@@ -138,7 +138,7 @@ def test_a_method_that_is_called_is_not_misspelled():
     FakeInstance().load(Mine)
 
 
-def test_an_override_may_require_what_the_library_always_gives():
+def test_an_override_may_require_arguments_that_the_library_always_gives():
     class Mine(Backfill):
         def predicted(self, job):
             return job.resource_request.duration / 2
@@ -188,7 +188,7 @@ def test_a_helper_of_a_name_that_its_base_lacks_is_no_mistake():
     assert list(overridden(Mine)) == []
 
 
-def test_what_may_be_overridden_is_there_and_documented():
+def test_overridable_names_exist_and_are_documented():
     page = (Path(__file__).resolve().parents[3] / "doc" / "guide" / "overriding.rst").read_text()
     known = {name for base in Backfill.__mro__ for name in vars(base)}
     assert OVERRIDABLE <= known

@@ -92,7 +92,7 @@ def test_the_same_play_draws_the_same_whatever_else_is_asked():
 @pytest.mark.parametrize(
     "limit, run", [(100.0, math.nan), (100.0, -1.0), (100.0, math.inf), (0.0, 1.0)]
 )
-def test_what_is_no_time_is_not_learnt(limit, run):
+def test_invalid_times_are_not_learnt(limit, run):
     assert RunShares().stored() == learnt((1, limit, run)).stored()
 
 
@@ -136,7 +136,7 @@ def calibrated(*misses):
         ([-0.1 * n for n in range(19)], None, 1100, 1900),
     ],
 )
-def test_misses_move_what_is_told(misses, limits, likely, safe):
+def test_misses_move_the_answers(misses, limits, likely, safe):
     told = calibrated(*misses).corrected(Played(2000.0, 2400.0), limits)
     assert (told.likely, told.safe) == (pytest.approx(likely), pytest.approx(safe))
 
@@ -160,7 +160,7 @@ def test_old_misses_are_forgotten():
         (range(1, 10), None),
     ],
 )
-def test_what_plays_say(starts, found):
+def test_results_of_plays(starts, found):
     assert Played.from_starts(list(starts)) == found
 
 
@@ -226,7 +226,7 @@ def test_no_start_is_likely_after_the_instance_has_ended(left, likely):
     assert explained(rig, 2)["t_likely"] == answer["t_likely"]
 
 
-def test_explain_says_what_was_played_and_what_it_was_corrected_by():
+def test_explain_shows_the_played_times_and_their_correction():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
     line = rig.answer("explain", all=True)["jobs"][0]
@@ -247,7 +247,7 @@ def test_a_likely_start_that_has_passed_is_now():
         assert (seen["t_likely"], seen["t_p90"]) == (rig.now, rig.begun + 100)
 
 
-def test_what_was_said_first_is_compared_with_the_start():
+def test_the_first_answer_is_compared_with_the_start():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
     explained(rig, 2)
@@ -311,7 +311,7 @@ def test_off_nothing_is_learnt_kept_or_answered():
 # -- over a reload ---------------------------------------------------------------------------------
 
 
-def test_what_was_learnt_is_there_after_a_reload():
+def test_the_learnt_is_there_after_a_reload():
     rig = busy("sched-fifo")
     rig.alloc(2, SPEC, userid=7)
     explained(rig, 2)
@@ -326,7 +326,7 @@ def test_what_was_learnt_is_there_after_a_reload():
     assert stored["shares"] == [[7, True, [0.5] * 8 + [pytest.approx(0.8, abs=0.01)]]]
 
 
-def test_what_is_kept_is_bounded():
+def test_the_memory_is_bounded():
     odds = busy("sched-fifo").sched.odds
     for userid in range(odds_module.MAX_USERS + 100):
         for job in range(odds_module.JOBS_PER_USER + 10):

@@ -67,7 +67,7 @@ def test_a_required_job_is_in_one_rack_and_waits_for_it(policy, args):
 
 
 @POLICIES
-def test_what_can_never_be_is_denied_with_numbers(policy, args):
+def test_an_infeasible_request_is_denied_with_numbers(policy, args):
     rig = load(policy, args)
     text = "unsatisfiable request: need 5 nodes in one rack, at most 4 in one rack"
     rig.alloc(1, spec(5, required()))
@@ -282,7 +282,7 @@ def test_segments_are_made_room_for_in_several_racks():
 
 
 @pytest.mark.parametrize("empty", [{4, 8, 12}, {4, 8}], ids=["room elsewhere", "too little"])
-def test_nobody_is_ended_for_what_a_job_only_prefers(empty):
+def test_no_job_is_ended_for_a_mere_preference(empty):
     instance, jobs = busy(may_end={0, 1, 2, 3}, empty=empty)
     job = batch(instance, 3, 500, placement=preferred(wait=600))
     instance.advance(500)

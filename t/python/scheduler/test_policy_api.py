@@ -69,7 +69,7 @@ def test_jobs_have_their_banks_and_queues_also_when_they_run_and_after_a_reload(
         instance.run_until_idle()
 
 
-def test_a_running_job_keeps_no_attributes_that_nobody_wants():
+def test_a_running_job_keeps_only_attributes_in_use():
     instance = FakeInstance(nodes=1)
     policy = instance.load(Backfill)
     job = in_bank(instance, "a", nodes=1)

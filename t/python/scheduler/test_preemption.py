@@ -170,7 +170,7 @@ def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
 # -- takers ----------------------------------------------------------------------------------------
 
 
-def test_nobody_takes_from_an_equal_or_a_higher_rank():
+def test_no_job_takes_from_an_equal_or_a_higher_rank():
     config = tables(
         queues={"batch": {}, "standby": {}, "scavenger": {}},
         standby={"rank": 1, "queues": ["standby"]},
@@ -286,7 +286,7 @@ def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
     ],
     ids=["jobs", "node-hours"],
 )
-def test_beyond_the_most_that_may_end_or_be_lost_nobody_ends(most, text):
+def test_beyond_the_most_that_may_end_or_be_lost_no_job_ends(most, text):
     instance = make(config=tables(standby={"queues": ["standby"], "max": most}))
     jobs = [standby(instance) for _ in range(4)]
     instance.advance(3600)
@@ -351,7 +351,7 @@ def test_a_job_whose_end_is_not_known_is_left_alone():
 
 @pytest.mark.parametrize("why", ["is gone", "the table was removed"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_if_the_job_is_canceled_or_the_table_goes_nobody_ends(policy, why):
+def test_if_the_job_is_canceled_or_the_table_goes_no_job_ends(policy, why):
     instance = make(*policy, nodes=1)
     victim, taker = warned(instance)
     if why == "is gone":
@@ -383,7 +383,7 @@ def test_if_the_request_changes_victims_are_told_so_and_chosen_again(policy):
 
 
 @pytest.mark.parametrize("policy", [one for one in POLICIES if len(one) < 3], ids=" ".join)
-def test_if_the_job_starts_elsewhere_nobody_ends(policy):
+def test_if_the_job_starts_elsewhere_no_job_ends(policy):
     instance = make(*policy, nodes=2)
     victim = standby(instance, wait=1)
     other = batch(instance, duration=50000, wait=10)
@@ -453,7 +453,7 @@ def test_resources_that_come_back_in_parts_are_kept_too():
 # -- faults ----------------------------------------------------------------------------------------
 
 
-def test_without_a_record_nobody_is_warned_or_ended():
+def test_without_a_record_no_job_is_warned_or_ended():
     instance = make(nodes=1)
     victim = standby(instance)
     instance.kvs.hold()
@@ -592,7 +592,7 @@ def test_a_reload_after_the_victims_have_gone(policy):
     assert small.state == "pending" or small.t_start < taker.t_start
 
 
-def test_if_the_job_does_not_come_back_nobody_is_ended():
+def test_if_the_job_does_not_come_back_no_job_is_ended():
     instance = make(nodes=1)
     victim, taker = warned(instance)
     instance.unload()
@@ -645,7 +645,7 @@ def test_a_bad_table_is_one_line_and_ends_nobody(table, text):
     assert victim.state == "running"
 
 
-def test_a_table_that_changes_leaves_what_is_under_way():
+def test_a_table_that_changes_leaves_preemptions_under_way():
     instance = make(nodes=1)
     victim, taker = warned(instance)
     reconfigure(instance, tables(standby={**STANDBY, "grace": "10m"}))
@@ -759,7 +759,7 @@ def test_a_job_over_a_limit_takes_nothing(module):
     assert "limit batch" in answer["reason"], answer
 
 
-def test_a_limit_that_is_reached_in_the_grace_costs_nobody_an_end():
+def test_a_limit_that_is_reached_in_the_grace_ends_no_job():
     instance = make(nodes=2, config={**tables(QUEUES), "limits": ONE_NODE})
     victim = standby(instance, constraints={"ranks": ["1"]}, wait=1)
     other = batch(instance, queue="debug", duration=5000)

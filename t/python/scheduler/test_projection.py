@@ -75,7 +75,7 @@ def test_a_rule_of_a_site_is_asked_as_time_goes_on():
     assert answer["reason"] == "the shop opens late"
 
 
-def test_what_happens_in_the_copy_is_not_seen_outside(monkeypatch):
+def test_events_in_the_copy_are_not_seen_outside(monkeypatch):
     forked, fork_once = [], os.fork
     monkeypatch.setattr(os, "fork", lambda: forked.append(fork_once()) or forked[-1])
     rig = full(Backfill)
@@ -359,7 +359,7 @@ def test_victims_that_the_job_manager_has_yet_to_tell_of(policy):
 
 
 @pytest.mark.parametrize("reload", (False, True))
-def test_what_is_left_of_a_job_that_has_freed_a_part_is_expected_soon(reload):
+def test_the_rest_of_a_job_that_has_freed_a_part_is_expected_soon(reload):
     rig = Rig(R(2, 4), Fifo)
     rig.arrive(1, whole(2, 5000), wait=10)
     rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)

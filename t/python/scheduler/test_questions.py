@@ -147,7 +147,7 @@ def test_one_that_fails_stops_no_other(work):
     assert log[-4:] == [("b", 0), error, ("c", 0), '{"name": "c"}']
 
 
-def test_what_cannot_be_encoded_is_a_failure(work):
+def test_an_answer_that_cannot_be_encoded_is_a_failure(work):
     handle, log, ask = work
 
     def odd():

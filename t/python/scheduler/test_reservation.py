@@ -17,7 +17,7 @@ def make(**changes):
     return Reservation.from_dict({k: v for k, v in entry.items() if v is not ...}, NOW)
 
 
-def test_what_is_stored_reads_back():
+def test_a_stored_reservation_reads_back():
     one = make(every="1d", users=["root", 1001], queues="debug", at_end="run", pin=True)
     stored = one.to_dict()
     assert stored["users"] == [0, 1001]
@@ -68,12 +68,12 @@ def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
         ),
     ],
 )
-def test_what_is_refused(changes, text):
+def test_mistakes_are_refused(changes, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         make(**changes)
 
 
-def test_hosts_and_what_they_require_are_both_asked_of_the_pool():
+def test_hosts_and_their_requirements_are_both_asked_of_the_pool():
     both = make(nodes=..., hosts="n[0-5]", requires={"properties": ["big"]})
     assert both.constraint == {"and": [{"hostlist": ["n[0-5]"]}, {"properties": ["big"]}]}
 

@@ -64,7 +64,7 @@ def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
         ({"nodes": 1}, 3551, "time limit too long between"),
     ],
 )
-def test_nobody_waits_for_a_job_that_fits_between_no_two_windows(module, reserved, limit, reason):
+def test_no_job_waits_for_one_that_fits_between_no_two_windows(module, reserved, limit, reason):
     rig = make(module)
     rig.reserve("hourly", 4000, 50, every="1h", **reserved)
     rig.alloc(1, whole(8, 3600))  # ends before the first
@@ -135,7 +135,7 @@ def test_hosts_and_constraints_bind_at_once(module):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_jobs_of_the_group_are_told_what_they_wait_for(module):
+def test_jobs_of_the_group_are_told_the_cause_of_their_wait(module):
     rig = make(module)
     begin = rig.now
     rig.reserve("dat", 100, 200, nodes=8, users=[0])
@@ -442,7 +442,7 @@ def test_a_job_of_the_window_before_is_not_inside_the_next(module, reload):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_what_is_reserved_is_nobodys_allocation(module):
+def test_reserved_resources_are_no_jobs_allocation(module):
     rig = make(module)
     rig.reserve("dat", 0, 1000, nodes=6, users=[0])
     rig.alloc({1: whole(1, 10), 2: whole(1, 10, reservation="dat")})
@@ -523,7 +523,7 @@ def test_a_queue_that_is_not_configured_is_doubted():
     assert rig.answer("check-config", config=config)["doubts"] == rig.logged(4)[-2:]
 
 
-def test_what_cannot_be_reserved_is_doubted():
+def test_a_reservation_that_cannot_be_filled_is_doubted():
     rig = make("sched-fifo")
     rig.task.aux["conf"] = {}
     entry = {"start": rig.now + 50, "duration": "1m", "zone": "UTC"}
@@ -567,7 +567,7 @@ def test_a_window_that_lasts_is_not_disturbed_by_another_reload():
 
 @pytest.mark.parametrize("what", [{"nodes": 6}, {"hosts": "n[0-5]"}])
 @pytest.mark.parametrize("module", MODULES)
-def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
+def test_after_a_restart_with_fewer_nodes_it_keeps_the_remaining_ones(module, what):
     rig = make(module)
     rig.reserve("dat", 100, 50, **what)
     rig.unload()
@@ -603,7 +603,7 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_what_there_is(module, what):
         ({"name": "x", "start": "now", "duration": 1, "requires": {"colour": ["red"]}}, "unknown constraint operator"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_reserved(entry, text):
+def test_reservations_that_cannot_be_made(entry, text):
     rig = make("sched-fifo")
     rig.reserve("dat", 100, 50, nodes=1)
     errnum, answer = rig.ask("sched.reserve", {"reservation": entry})
@@ -624,7 +624,7 @@ def test_guests_may_list_and_no_more():
 
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("module", MODULES)
-def test_what_the_group_gives_back_is_not_counted_on(module, exclusive):
+def test_nodes_freed_by_the_group_are_not_counted_on(module, exclusive):
     rig = make(module, nodes=4)
     rig.reserve("dat", 0, 1000, nodes=4, users=[0])
     rig.alloc(1, jobspec(1, nodes=1, duration=100, exclusive=exclusive, reservation="dat"))

@@ -80,7 +80,7 @@ def test_reason_depth(depth, told):
 # -- the guarantee ---------------------------------------------------------------------------------
 
 
-def test_what_is_remembered_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
+def test_the_memory_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
     monkeypatch.setattr(Remembered, "MAX_BYTES", 10000)
     for jobid in range(2, 60):
         rig.alloc(jobid, jobspec(1, constraints={"not": [{"hostlist": [f"other{jobid}"]}]}))

@@ -130,7 +130,7 @@ def test_exposition():
     assert r'flux_sched_reservation_nodes{name="a\"b\\",state="short"} 1' in lines
 
 
-def test_exposition_is_what_prometheus_reads():
+def test_prometheus_reads_the_exposition():
     parser = pytest.importorskip("prometheus_client.parser")
     found = {one.name: one for one in parser.text_string_to_metric_families(exposition(STATS))}
     assert found["flux_sched_nodes"].type == "gauge"
@@ -322,7 +322,7 @@ def test_bad_options_are_named(flux_sched, argv, text):
         (OSError(22, "reservation dat: duration is missing"), "duration is missing"),
     ],
 )
-def test_what_the_scheduler_refuses(flux_sched, error, text):
+def test_requests_that_the_scheduler_refuses(flux_sched, error, text):
     flux_sched(["reservations"], reservations=error)
     assert flux_sched.code == 1 and text in flux_sched.err
 

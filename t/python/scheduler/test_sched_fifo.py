@@ -75,7 +75,7 @@ def test_a_pool_that_breaks_costs_the_job_not_the_scheduler():
 
 
 @pytest.mark.parametrize("policy", [Fifo, Backfill])
-def test_a_pool_that_raises_what_it_finds_no_place_with(policy):
+def test_a_pool_that_raises_insufficient_resources_itself(policy):
     class Even(Rv1Pool):
         def _select_resources(self, candidates, request):
             even = [one for one in candidates if one[0] % 2 == 0]
@@ -201,7 +201,7 @@ def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
 
 
 @EVERY
-def test_what_changes_often_is_told_once_a_second(module, second):
+def test_frequent_changes_are_told_once_a_second(module, second):
     rig = Rig(R(1, 4), module, "queue-depth=unlimited", "reason-depth=100")
     rig.arrive(range(1, 40), jobspec(4, duration=100), wait=2)
     before = len(rig.answers(39))

@@ -138,7 +138,7 @@ def test_claims_outlive_a_partial_free_and_a_reload(policy, args):
 
 
 @POLICIES
-def test_a_rule_that_comes_later_leaves_what_runs_and_mixes_no_more(policy, args):
+def test_a_rule_that_comes_later_leaves_running_jobs_and_mixes_no_more(policy, args):
     rig = load(policy, args, {}, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(1), userid=7)
     rig.alloc(2, spec(1), userid=8)

@@ -483,7 +483,7 @@ def test_one_with_a_table_is_told_the_attributes_of_running_jobs(curfew):
     assert instance.request("sched.stats", {})["found"] == ["fusion"]
 
 
-def test_what_one_with_a_table_answers_wrongly_is_told(curfew):
+def test_wrong_answers_of_a_rule_with_a_table_are_told(curfew):
     rules = {"rules": {"forgetful": f"{curfew}:Forgetful"}}
     rig = load(*TABLE["fifo"], {**rules, "forgetful": {"one": 1, "two": 2}})
     assert rig.answer("limits")["forgetful"] == []
@@ -536,7 +536,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("entry, said", FAULTS, ids=[str(one[0])[-12:] for one in FAULTS])
-def test_what_cannot_be_loaded_is_one_line(entry, said, curfew):
+def test_a_rule_that_cannot_be_loaded_is_one_line(entry, said, curfew):
     if isinstance(entry, str):
         entry = entry.format(path=curfew)
     rig = load(*TABLE["fifo"], {"rules": {"curfew": entry, "beds": f"{curfew}:Beds"}})

@@ -50,7 +50,7 @@ TABLES = {
     "key", ["history", "odds", "promises", "preemptions", "fairshare", "budgets"]
 )
 @pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[:40])
-def test_a_damaged_value_costs_what_was_stored(key, text):
+def test_a_damaged_value_costs_the_stored_state(key, text):
     instance = FakeInstance(nodes=2, config=TABLES, check_errors=False)
     instance.kvs.values[f"checkpoint.sched-{key}"] = text
     instance.load("sched-backfill", "promise=all", "predict=class")

@@ -37,7 +37,7 @@ def test_a_file_with_another_number_of_classes_needs_mod_main(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["no-such-scheduler", "./no-such-file.py"])
-def test_what_is_not_there_cannot_be_loaded(name):
+def test_a_missing_module_cannot_be_loaded(name):
     with pytest.raises(FileNotFoundError):
         FakeInstance().load(name)
 
@@ -50,7 +50,7 @@ def test_there_is_one_scheduler_at_a_time(instance):
 # -- jobs ------------------------------------------------------------------------------------------
 
 
-def test_jobs_run_for_their_time_limit_and_free_what_they_have():
+def test_jobs_run_for_their_time_limit_and_free_their_resources():
     instance = FakeInstance(nodes=4, cores=8)
     instance.load(Guide)
     first = instance.submit(nodes=4, cores=8, duration=600)
@@ -151,7 +151,7 @@ def test_estimates_and_reasons_are_seen_as_users_see_them():
 # -- reloads ---------------------------------------------------------------------------------------
 
 
-def test_what_a_job_has_returned_already_is_not_taken_over(instance):
+def test_resources_already_returned_by_a_job_are_not_taken_over(instance):
     job = instance.submit(nodes=4)
     instance.run_until_idle()
     job.release("0-2")
@@ -219,7 +219,7 @@ def test_waiting_for_an_answer_that_never_comes_is_an_error():
 # -- services for a policy -------------------------------------------------------------------------
 
 
-def test_a_service_of_the_test_answers_what_the_policy_asks():
+def test_a_service_of_the_test_answers_the_policy():
     class Asking(Scheduler):
         def schedule(self):
             while self._queue:

@@ -78,7 +78,7 @@ def test_canceled_ones_do_not_pile_up(rig):
     assert len(timers._due) <= 128
 
 
-def test_what_a_function_raises_is_logged_and_counted(rig):
+def test_an_exception_of_a_function_is_logged_and_counted(rig):
     rig.start = rig.now
 
     def fail():

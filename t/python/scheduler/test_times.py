@@ -53,7 +53,7 @@ NOW = at("2026-11-25T12:00:00+01:00")
         ("wed 13:00", at("2026-11-25T13:00:00+01:00")),
     ],
 )
-def test_what_can_be_written(text, expected):
+def test_valid_times(text, expected):
     assert parse_time(text, NOW, BERLIN) == expected
 
 
@@ -62,7 +62,7 @@ def test_what_can_be_written(text, expected):
     ["", "soon", "+", "+x", "25:00", "2026-13-01", "2026-02-30T08:00", "tu 08:00", "3 08:00"]
     + [None, True, [], math.nan, math.inf, "1e400", "99999999999999", "+99999999w", "08:00 tue"],
 )
-def test_what_cannot_is_named(text):
+def test_invalid_times_are_named(text):
     with pytest.raises(ValueError, match="start=.* is invalid: "):
         parse_time(text, NOW, BERLIN)
 
@@ -82,7 +82,7 @@ def test_zones():
     zone_named(local_zone_name())
 
 
-def test_local_zone_is_what_TZ_names(monkeypatch):
+def test_local_zone_is_that_of_TZ(monkeypatch):
     monkeypatch.setenv("TZ", BERLIN)
     assert local_zone_name() == BERLIN
     monkeypatch.setenv("TZ", "CET-1CEST")

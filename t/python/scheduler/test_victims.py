@@ -76,7 +76,7 @@ def test_the_order_is_rank_then_loss_then_youth_then_id():
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_what_is_chosen_is_what_the_rule_says_and_nobody_can_be_left_out(seed):
+def test_the_choice_follows_the_rule_and_no_victim_can_be_left_out(seed):
     draw = random.Random(seed)
     rooms, candidates = {}, []
     for jobid in range(draw.randint(0, 30)):

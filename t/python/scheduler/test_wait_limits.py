@@ -101,7 +101,7 @@ def test_the_shorter_of_both_counts():
         ({"max_wait": 5, "early": "yes"}, "early='yes': expected true or false"),
     ],
 )
-def test_what_cannot_be_read_is_denied_with_its_reason(keys, text):
+def test_an_unreadable_wait_is_denied_with_its_reason(keys, text):
     rig = load(Backfill)
     rig.alloc({1: whole(1, **keys), 2: whole(1)})
     assert text in rig.denied(1) and rig.started() == [2]
@@ -118,7 +118,7 @@ def test_the_sentence_has_the_start_that_was_expected():
 
 
 @POLICIES
-def test_the_sentence_of_a_deferred_job_says_what_it_was_deferred_for(policy, args):
+def test_the_sentence_of_a_deferred_job_names_the_cause(policy, args):
     rig = load(policy, args)
     rig.alloc(1, whole(1, max_wait=5, reservation="nosuch"))
     rig.alloc(2, whole(1, max_wait=0, reservation="nosuch"))
@@ -166,7 +166,7 @@ def test_of_withdrawn_requests_not_too_many_are_remembered():
     assert len(one._withdrawn) == WITHDRAWN_REMEMBERED and 2 in one._withdrawn
 
 
-def test_of_what_has_started_little_is_kept():
+def test_little_is_kept_of_started_jobs():
     rig = load(Fifo)
     for jobid in range(1, 301):
         rig.arrive(jobid, whole(4, max_wait=86400))

@@ -88,7 +88,7 @@ def test_a_number_of_another_type_counts(tmp_path, option):
 
 @pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
 @pytest.mark.parametrize("wrong", [None, float("nan"), "text", (1, 2)])
-def test_what_is_no_number_is_told_once(tmp_path, option, wrong):
+def test_values_other_than_numbers_are_told_once(tmp_path, option, wrong):
     order, errors = starts_by(tmp_path, option, lambda jobid: wrong)
     assert order == [0, 1, 2]
     if option == "predict" and isinstance(wrong, (type(None), float)):
@@ -248,7 +248,7 @@ def test_jobs_that_a_policy_keeps_elsewhere_stay_there():
     assert text.startswith("schedule: this pass is lost\n")
 
 
-def test_what_is_allocated_to_a_job_that_was_canceled_meanwhile_is_given_back():
+def test_an_allocation_to_a_job_canceled_meanwhile_is_freed():
     class Slow(Scheduler):
         """Allocates, lets others have a turn, and answers without a look whether it still may."""
 

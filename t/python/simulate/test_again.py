@@ -26,7 +26,7 @@ def test_the_seed_reaches_a_policy_that_draws(tmp_path):
         assert first != _starts(tmp_path, f"{name}2", 2)
 
 
-def test_what_a_result_was_made_of(tmp_path):
+def test_the_provenance_of_a_result(tmp_path):
     (tmp_path / "rank.py").write_text("def rank(job):\n    return job.duration\n")
     simulate(
         Trace(model="lublin", jobs=40, seed=7), f"sched-backfill rank={tmp_path}/rank.py:rank",

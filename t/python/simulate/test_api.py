@@ -125,7 +125,7 @@ def test_a_table_in_memory():
     assert not os.path.exists(path), "it is there for as long as its trace"
 
 
-def test_what_misleads_is_a_warning():
+def test_a_misleading_workload_is_a_warning():
     with pytest.warns(UserWarning, match="the offered load is "):
         simulate(Trace("sample", jobs=60, scale_arrivals=0.1), "sched-fifo")
 

@@ -742,7 +742,7 @@ def test_warnings_are_said_with_q_and_kept(tmp_path):
     assert f"WARNING: {kept[0]}\n" == flux_here("compare", tmp_path / "out").stderr
 
 
-def test_what_is_said_of_one_workload_of_a_sweep_names_it(tmp_path):
+def test_a_warning_about_one_workload_of_a_sweep_names_it(tmp_path):
     done = flux("sample --jobs=60 --nodes=64,128 --scheduler=sched-fifo -o out", cwd=tmp_path)
     again = flux_here("compare", tmp_path / "out")
     larger = "WARNING: nodes=64: 3 of 60 jobs request more than the machine has"

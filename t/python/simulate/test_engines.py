@@ -173,7 +173,7 @@ def test_a_module_that_cannot_start_says_why():
         simulate_policy(workload(jobs, uniform(1), "node"), "sched-fifo no-such-argument=1")
 
 
-def test_a_module_that_waits_for_nobody_is_told(tmp_path):
+def test_a_module_that_waits_for_no_answer_is_told(tmp_path):
     text = "def mod_main(h):\n    h.service_register('mine2').get()\n    h.rpc('mine2.ask').get()\n"
     jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
     with pytest.raises(RuntimeError, match="waits for an answer"):

@@ -33,7 +33,7 @@ def mod_main(h, *args):
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])
-def test_a_policy_that_refuses_what_fits_fails(tmp_path, engine):
+def test_a_policy_that_refuses_a_job_that_fits_fails(tmp_path, engine):
     (tmp_path / "denies.py").write_text(
         counting("if self._queue and self.passes in (3, 5): self._queue.pop(0).request.deny('no')")
     )
@@ -161,7 +161,7 @@ def test_a_module_that_does_not_load(tmp_path, engine):
     assert done.stderr.count("No module named 'no_such_thing'") == 1
 
 
-def test_what_a_module_prints_is_not_lost(tmp_path):
+def test_the_output_of_a_module_is_not_lost(tmp_path):
     (tmp_path / "talks.py").write_text(
         "import sys\n" + counting("self.passes == 1 and print('a word', file=sys.stderr)")
     )
@@ -169,7 +169,7 @@ def test_what_a_module_prints_is_not_lost(tmp_path):
     assert done.stderr == "a word\n"
 
 
-def test_json_says_what_failed(tmp_path):
+def test_json_names_the_failure(tmp_path):
     (tmp_path / "waits.py").write_text(first_scheduler("return"))
     done = flux("sample --jobs=50 --json -q --scheduler", tmp_path / "waits.py", code=1)
     (one,) = json.loads(done.stdout)

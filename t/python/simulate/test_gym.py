@@ -113,7 +113,7 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
         ),
     ],
 )
-def test_what_cannot_be_an_environment(trace, options, said):
+def test_options_that_make_no_environment(trace, options, said):
     with pytest.raises(ValueError, match=said):
         SchedulingEnv(trace, **options)
 
@@ -155,7 +155,7 @@ def test_the_example_learns(learned, capsys):
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])
-def test_what_was_learned_is_a_rank_and_keeps_promises(learned, engine):
+def test_a_learned_policy_is_a_rank_and_keeps_promises(learned, engine):
     policy = f"sched-backfill rank={learned.__file__}:rank promise=all"
     (mine,) = simulate(Trace("sample", jobs=200), policy, engine=engine)
     assert mine.failed is None and mine.figures["promised"] > 0

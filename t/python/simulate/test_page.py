@@ -85,14 +85,14 @@ def test_charts_are_well_formed(text):
         ElementTree.fromstring(f"<figure>{chart}</figure>")
 
 
-def test_it_says_what_is_merged(text):
+def test_the_number_of_merged_jobs_is_told(text):
     assert re.search(
         r"the 500 largest as bars, the other [\d,]+ \([\d.]+ % of the used area\) merged", text
     )
     assert "All jobs that ran in this window, which is the same for all policies" in text
 
 
-def test_who_lost_and_what_it_is_made_of(text):
+def test_the_losers_and_the_provenance(text):
     assert "against sched-fifo" in text and "&lt;ann&gt; (1)" in text
     assert "flux simulate &lt;x&gt;" in text and "SHA-256 " + "0" * 64 in text
 

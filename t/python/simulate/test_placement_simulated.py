@@ -146,7 +146,7 @@ def test_a_job_elsewhere_is_found(row, wrong):
             raise AssertionError(found)
 
 
-def test_what_is_preferred_is_not_judged_where_it_may_be_impossible():
+def test_a_preference_is_not_judged_where_it_may_be_impossible():
     topology = groups_of(CONFIG, MACHINE.R)
     early = row("3-4", mode="preferred", wait=300)
     assert misplaced(early, topology, None) is not None
@@ -169,7 +169,7 @@ def test_groups_by_properties():
     assert "is in 2" in misplaced(row("8-9"), two, None)
 
 
-def test_the_command_writes_what_it_checks(tmp_path):
+def test_the_command_writes_tables_that_it_checks(tmp_path):
     (tmp_path / "conf.toml").write_text(
         '[topology.rack]\ngroups = {a = "node[000-063]", b = "node[064-127]"}\n'
     )

@@ -75,7 +75,7 @@ def test_swf(tmp_path):
     assert (source.start, source.procs, source.nodes) == (1e9, 64, 32)
 
 
-def test_swf_takes_what_was_asked_for_else_what_was_given(tmp_path):
+def test_swf_takes_the_request_else_the_allocation(tmp_path):
     records, source = read(
         write(tmp_path, swf(*(row(size=n, requested=of) for n, of in ((4, 8), (4, -1), (-1, 8)))))
     )
@@ -92,7 +92,7 @@ def test_swf_takes_what_was_asked_for_else_what_was_given(tmp_path):
         (row(status=2), "1 line about parts of preempted jobs left out"),
     ],
 )
-def test_swf_says_what_it_leaves_out(tmp_path, job, said):
+def test_swf_tells_the_jobs_left_out(tmp_path, job, said):
     records, source = read(write(tmp_path, swf(job, row(2))))
     assert [record.id for record in records] == ["2"]
     assert any(line.startswith(said) for line in source.notes.lines())
@@ -149,7 +149,7 @@ def test_a_compressed_trace(tmp_path, module):
         (swf(row()).encode("utf-16"), "FILE: text in UTF-16, which is not read: convert it with iconv"),
     ],
 )  # fmt: skip
-def test_a_file_that_is_not_read_is_told_what_it_is(tmp_path, text, said):
+def test_a_file_of_another_format_is_named(tmp_path, text, said):
     assert refusal(write(tmp_path, text)).startswith(said)
 
 
@@ -164,7 +164,7 @@ def test_no_file_and_no_format(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["auto", "swf", "sacct", "flux", "batsim", "csv", "accounting"])
-def test_what_is_no_trace_at_all(tmp_path, form):
+def test_files_that_are_no_trace(tmp_path, form):
     chance = random.Random(form)
     files = [
         b"\x7fELF" + chance.randbytes(3000),

@@ -155,7 +155,7 @@ def job(id, start, end, units, user="7", queue=None, bank="", licenses=None, lim
         ({"per": "user", "max": {"jobs": 1}, "exempt": {"banks": ["red"]}}, None),
     ],
 )
-def test_what_is_checked(limit, found):
+def test_exceeded_limits_are_found(limit, found):
     jobs = [
         job("1", 0.0, 10.0, "0-1", queue="batch", bank="red"),
         job("2", 5.0, 20.0, "2", queue="expedite", bank="red"),

@@ -42,7 +42,7 @@ def read(xml):
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_is_what_the_rules_make_of_it(hwloc, name):
+def test_a_machine_follows_the_rules(hwloc, name):
     xml, *expected = MACHINES[name]
     assert read(xml) == tuple(expected)
 
@@ -78,7 +78,7 @@ def test_no_xml_needs_no_binding(monkeypatch):
 
 
 @pytest.mark.parametrize("there", [None, types.ModuleType("_flux_hwloc")])
-def test_xml_without_the_binding_says_what_to_install(monkeypatch, there):
+def test_xml_without_the_binding_names_the_package_to_install(monkeypatch, there):
     monkeypatch.setitem(sys.modules, "_flux_hwloc", there)
     with pytest.raises(RuntimeError, match="libhwloc-dev"):
         amend(bare_R(), "<topology/>")
@@ -152,7 +152,7 @@ def test_ranks_with_gaps_and_several_entries(hwloc):
         ({"execution": {"R_lite": [{}]}}, r"R: execution.R_lite\[0\]: expected rank and children"),
     ],
 )
-def test_amend_names_what_is_wrong_with_R(hwloc, R, words):
+def test_amend_names_the_mistake_in_R(hwloc, R, words):
     before = copy.deepcopy(R)
     with pytest.raises(ValueError, match=words):
         amend(R, CXL_MEMORY)

@@ -68,7 +68,7 @@ def test_one_file_in_the_directory_that_was_named(buildable, tmp_path):
         ({"CC": "/no/such/compiler"}, "no C compiler (/no/such/compiler)"),
     ],
 )
-def test_what_is_missing_is_said(buildable, tmp_path, environment, reason):
+def test_the_missing_dependency_is_named(buildable, tmp_path, environment, reason):
     done = build("--output-dir", str(tmp_path / "out"), **environment)
     assert done.returncode == 1
     assert done.stderr.startswith("_flux_hwloc: not built: ") and reason in done.stderr
