@@ -24,7 +24,7 @@ x
 $ flux kvs unlink l nosuch
 1! flux-kvs: ERROR: cannot unlink 'nosuch': No such file or directory
 $ flux kvs unlink a
-1! flux-kvs: ERROR: cannot unlink 'a': it is a directory: -R removes it with what is in it
+1! flux-kvs: ERROR: cannot unlink 'a': it is a directory: -R removes it with its entries
 $ flux kvs get l a.d; flux kvs unlink -f nosuch l; flux kvs unlink a.d; flux kvs unlink -R a; flux kvs put b.c.d=1; flux kvs unlink -R b
 x
 2

@@ -30,7 +30,7 @@ def results(tmp_path_factory):
     return directory, done
 
 
-def test_what_it_says(results):
+def test_notes_and_the_table(results):
     directory, done = results
     lines = done.stdout.splitlines()
     assert any("1,700 jobs left out: after the first 300" in line for line in lines)

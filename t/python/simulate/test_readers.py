@@ -366,7 +366,7 @@ def test_flux_jobs(tmp_path):
     (record,) = records
     assert fields(record, "submit run limit request") == [101, 20, 60, (2, 8, 0)]
     said = "\n".join(source.notes.lines())
-    assert "never ran" in said and "have not ended" in said and "what a job was given" in said
+    assert "never ran" in said and "have not ended" in said and "allocations are taken" in said
     lines, _ = read(write(tmp_path, "\n".join(map(json.dumps, jobs)), "jobs.jsonl"))
     assert all_fields(lines) == all_fields(records)
 

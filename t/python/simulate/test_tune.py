@@ -49,16 +49,16 @@ def test_the_better_is_chosen_and_judged(found):
     assert sum(entry["jobs"] for entry in found.classes.values()) == 300
 
 
-def test_what_it_says(found):
+def test_the_text_of_a_gain(found):
     lines = list(text_of(found, policy.parse(found.tried)))
     assert lines[0] == (
         "6 splits of 50 jobs: 3 choose among 2 candidates by mean wait, 3 judge the one that they chose, each 2 times"
         " with submissions shaken"
     )
     assert f"chosen:  {SHORT_FIRST}" in lines
-    (who,) = [line for line in lines if line.startswith("Who pays, in all these runs: ")]
-    assert "of 300 jobs start later" in who and "node hours" in who
-    (users,) = [line for line in lines if line.startswith("Users who lose most")]
+    (losses,) = [line for line in lines if line.startswith("Losses, in all these runs: ")]
+    assert "of 300 jobs start later" in losses and "node hours" in losses
+    (users,) = [line for line in lines if line.startswith("Users with the largest losses")]
     assert "ann" in users and "bob" not in users  # ann's jobs are the long ones
     assert "    flux module load sched-backfill rank=shortest" in lines
     assert '    sched-backfill.args = ["rank=shortest"]' in lines

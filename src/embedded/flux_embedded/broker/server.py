@@ -58,7 +58,7 @@ class Client(Connection):
         if len(self.backlog) == len(frame):
             self.flush()
         if len(self.backlog) > MAX_BACKLOG and not self.closed:
-            text = f"{self.name} does not read what it asked for: disconnected"
+            text = f"{self.name} does not read its responses: disconnected"
             self.server.ctx.log(LOG_ERR, text)
             self.lost()
 

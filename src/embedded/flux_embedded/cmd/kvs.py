@@ -37,7 +37,7 @@ def unlink(args):
             handle.rpc("kvs.lookup", {"key": key}).get()
         except IsADirectoryError:
             if not args.recursive:
-                why = "it is a directory: -R removes it with what is in it"
+                why = "it is a directory: -R removes it with its entries"
                 raise CommandError(f"cannot unlink '{key}': {why}") from None
         except FileNotFoundError as exc:
             if not args.force:

@@ -23,6 +23,6 @@ def run(args):
 def main(argv):
     parser = Parser("flux-modprobe")
     one = parser.command("run", run, "run an rc file")
-    one.option("-v --verbose", "print what is done")
+    one.option("-v --verbose", "print each step")
     one.option("file")
     return parser.run(argv) or 0

@@ -154,7 +154,7 @@ class Call:
             if options.force:
                 output.remove(base, there)
             elif not options.resume:
-                remedy = "--force to replace them, or --resume to keep what is the same"
+                remedy = "--force to replace them, or --resume to keep unchanged ones"
                 output.refuse(base, there, remedy)
 
     def _tasks(self, cases, policies, settings):

@@ -114,7 +114,7 @@ def text_of(found, candidates):
     yield ""
     yield LEGEND
     yield ""
-    yield from _who_pays(found)
+    yield from _losses(found)
     yield ""
     if not found.better:
         yield (
@@ -139,16 +139,16 @@ def text_of(found, candidates):
         yield f"    {module}.args = {json.dumps(args)}"
 
 
-def _who_pays(found):
+def _losses(found):
     lost = found.losses
     jobs = lost["later"] + lost["earlier"] + lost["same"]
     yield (
-        f"Who pays, in all these runs: {lost['later']:,} of {jobs:,} jobs start later, by {lost['lost'] / 3600:,.0f} {found.unit} hours in all, one"
+        f"Losses, in all these runs: {lost['later']:,} of {jobs:,} jobs start later, by {lost['lost'] / 3600:,.0f} {found.unit} hours in all, one"
         f" by {span_text(lost['worst'])}; {lost['earlier']:,} start earlier, by {lost['won'] / 3600:,.0f} {found.unit} hours."
     )
     if lost["users"]:
         named = ", ".join(f"{user} ({more / 3600:,.0f})" for user, more in lost["users"])
-        yield f"Users who lose most, in {found.unit} hours: {named}."
+        yield f"Users with the largest losses, in {found.unit} hours: {named}."
 
 
 def _percent(share):

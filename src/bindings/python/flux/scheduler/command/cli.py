@@ -140,7 +140,7 @@ class Windows(WithHorizon):
 
 
 class Plan(WithHorizon):
-    help = "draw what runs, is promised and is reserved, over time"
+    help = "draw running jobs, promises and reservations over time"
     topic = "plan"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -201,7 +201,7 @@ class Preempt(Subcommand):
 
 
 class Preemptions(Subcommand):
-    help = "list the jobs for which others end, and count what was lost so far"
+    help = "list preemptions, and the losses by class so far"
     topic = "preemptions"
 
     def show(self, answer: dict[str, Any], context: Context) -> None:
@@ -240,7 +240,7 @@ def elsewhere_text(license: dict[str, Any]) -> tuple[Any, str]:
 
 
 class Limits(Subcommand):
-    help = "list limits and licences, and what is in use of them"
+    help = "list limits and licences, and their use"
     topic = "limits"
     has_head = True
 
@@ -292,7 +292,7 @@ class Limits(Subcommand):
 
 
 class Shares(Subcommand):
-    help = "list what banks and users have used, and their shares"
+    help = "list the use and the shares of banks and users"
     topic = "shares"
     has_head = True
 

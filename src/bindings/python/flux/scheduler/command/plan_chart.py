@@ -206,7 +206,7 @@ class Chart:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{bottom + 34}" '
             f'viewBox="0 0 {width} {bottom + 34}" role="img" font-family="sans-serif" '
             'font-size="12">',
-            "<title>What runs, is promised and is reserved</title>",
+            "<title>Running jobs, promises and reservations</title>",
             "<style>text{fill:#1d1d1d}.grid{stroke:#cccccc}.paper{fill:#ffffff}"
             "@media(prefers-color-scheme:dark){text{fill:#eeeeee}.grid{stroke:#555555}"
             ".paper{fill:#1d1d1d}}</style>",

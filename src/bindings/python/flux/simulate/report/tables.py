@@ -137,7 +137,7 @@ def losers(found, names, units_name):
         rows.append(_row(name, cells))
     head = [
         f"against {names[0]}", "jobs later", f"{units_name} hours lost", "most", "jobs earlier", f"{units_name} hours won", "same",
-        f"users who lose most ({units_name} hours)",
+        f"users with the largest losses ({units_name} hours)",
     ]  # fmt: skip
     return scrolled(_head(head), rows)
 

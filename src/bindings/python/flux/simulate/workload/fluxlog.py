@@ -76,7 +76,7 @@ def _listed(source, job):
     status = STATUSES.get(job.get("result"), -1)
     if source.leaves_out(status):
         return None
-    notes.fact("a list of jobs has no requests: what a job was given stands for what it asked for")
+    notes.fact("a list of jobs has no requests: their allocations are taken for them")
     if submitted is not None and submit > submitted + 1:
         notes.count("jobs waited for dependencies or a priority first: they come in after that")
     nodes, cores = job.get("nnodes"), job.get("ncores")
