@@ -88,10 +88,9 @@ class Sched:
         self.limit = 0
         self.pending = {}
         self.queued = 0
-        # A job that was withdrawn and queued again has two entries with the same numbers for a while:
-        # a serial number keeps the heap from comparing their cells.
-        self._serial = 0
-        self._waiting = []  # heap of entries (-priority, t_submit, id, serial, [job or None])
+        # heap of (-priority, t_submit, id, serial, job), stale unless it is `alloc_entry` of the job; the
+        # serial number keeps it from comparing a job with itself
+        self._serial, self._waiting = 0, []
         self._reprioritized = {}
         self._canceling = set()
 
@@ -160,17 +159,15 @@ class Sched:
         if job.flags & FLAG_ALLOC_BYPASS:
             return  # a plugin allocates its resources
         if job.priority > 0 and self.queues.is_started(job):
-            cell = [job]
-            job.alloc_entry = cell
             self._serial += 1
-            heapq.heappush(self._waiting, (*place(job), self._serial, cell))
+            job.alloc_entry = (*place(job), self._serial, job)
+            heapq.heappush(self._waiting, job.alloc_entry)
             self.queued += 1
             self.events.schedule()
 
     def dequeue(self, job):
         """Remove `job` from the jobs waiting to be sent."""
         if job.alloc_entry is not None:
-            job.alloc_entry[0] = None
             job.alloc_entry = None
             self.queued -= 1
 
@@ -216,12 +213,13 @@ class Sched:
         if limit:
             self._make_way()
         while waiting:
-            cell = waiting[0][-1]
-            job = cell[0]
-            if job is not None and limit and len(self.pending) >= limit:
+            entry = waiting[0]
+            job = entry[-1]
+            is_waiting = job.alloc_entry is entry
+            if is_waiting and limit and len(self.pending) >= limit:
                 break
             heapq.heappop(waiting)
-            if job is not None:
+            if is_waiting:
                 self._request(job)
                 self.queued -= 1
 
@@ -250,7 +248,7 @@ class Sched:
         One at a time: the next when the answer to this one is in.
         """
         waiting = self._waiting
-        while waiting and waiting[0][-1][0] is None:
+        while waiting and waiting[0][-1].alloc_entry is not waiting[0]:
             heapq.heappop(waiting)
         if waiting and self.pending and not self._canceling:
             last = max(self.pending.values(), key=place)
