@@ -19,7 +19,7 @@ from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
 from flux.scheduler.testing import make_R
 from flux.simulate import OptionError, Runs, Trace, simulate, tune
-from flux.simulate.results import output
+from flux.simulate.results import output, reading
 from flux.simulate.workload.text import digest
 
 
@@ -351,3 +351,13 @@ def test_a_file_in_the_working_directory_is_named_with_it(monkeypatch, tmp_path)
     (tmp_path / "mine.py").touch()
     with pytest.raises(OptionError, match=r"not found in search path \(a file here: \./mine\.py\)"):
         simulate("sample", "mine.py")
+
+
+@pytest.mark.parametrize(
+    "text, said", [("[]", "'policy' is not in its"), ("5", "not a JSON object")]
+)
+def test_a_summary_that_is_no_object(tmp_path, text, said):
+    for name in ("summary.json", "provenance.json"):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(reading.ResultError, match=said):
+        reading.find([str(tmp_path)])

@@ -592,6 +592,9 @@ def test_seeds(tmp_path):
     assert shaken in done.stdout
     assert shaken in (tmp_path / "out" / "report.html").read_text()
     assert (tmp_path / "out" / "seed-3" / "sched-fifo" / "jobs.csv").exists()
+    for more in (["--across"], []):
+        twice = flux_here("compare", tmp_path / "out", tmp_path / "out", *more, code=1)
+        assert "are of the same policy and seed, which counts once" in twice.stderr
     drawn = flux("--model=lublin", "--jobs=20", "--seeds=2", "--scheduler=sched-fifo", "-q")
     assert "Intervals are over the workloads of the seeds." in drawn.stdout
     same = ("--scheduler=sched-simple", "--scheduler=sched-fifo")

@@ -31,6 +31,7 @@ def compare_main(argv):
             name_workloads(results)
         else:
             warn_of_others(results)
+        refuse_twice(results)
         _show(results, options)
         if options.diff:
             # those of the policies, or of the results if a policy occurs twice
@@ -113,6 +114,17 @@ def warn_of_others(results):
                 mine = tuple([one["sha256"] for one in files] for files in mine)
             if mine[0] != mine[1]:
                 print(f"note: {other.directory} and {first.directory} are of different {key}")
+
+
+def refuse_twice(results):
+    """Raise ValueError if a seed of a policy is there twice: intervals would be too narrow."""
+    known = {}
+    for result in results:
+        variant, seed = result.summary.get("variant"), result.provenance.get("seed")
+        other = known.setdefault((result.name, repr(variant), seed), result)
+        if other is not result and seed is not None:
+            both = f"{other.directory} and {result.directory}"
+            raise ValueError(f"{both} are of the same policy and seed, which counts once")
 
 
 def _study(result):

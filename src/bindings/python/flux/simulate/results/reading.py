@@ -130,11 +130,11 @@ def _json(directory, name):
     path = os.path.join(directory, name)
     try:
         with open(path, encoding="utf-8") as stream:
-            return json.load(stream)
+            return dict(json.load(stream))
     except OSError as exc:
         raise ResultError(f"{path}: {exc.strerror}: is this a result of flux simulate?") from None
-    except ValueError as exc:
-        raise ResultError(f"{path}: not JSON: {exc}") from None
+    except (TypeError, ValueError) as exc:
+        raise ResultError(f"{path}: not a JSON object: {exc}") from None
 
 
 #: A directory with two of these files is taken for a result, complete or not.
