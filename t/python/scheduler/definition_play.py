@@ -7,10 +7,10 @@ ranks among those with room: these are not compared.
 """
 
 import random
-from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
+from definition_preemption import AFTER, GRACE, WAIT, Evictions, note_searches
 from peers import Simulation, jobspec, machine
 
 from flux.resource.plan.availability import Availability, Demand, Use
@@ -20,11 +20,10 @@ from flux.resource.pool.masks import members, popcount, take
 from flux.resource.request import Claimant
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
-from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job, State, victims_for, without
+from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job, State
 from flux.scheduler.history import expected_run
 from flux.scheduler.policies.backfilling import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
-from flux.scheduler.projection.player import ENDING_S
 
 NODES, CORES, GPUS = 8, 4, 2
 
@@ -37,12 +36,6 @@ EVERY, TIMES = 900, 12
 #: of one that is not there.
 LEAD, BOOKED = 30.0, 120.0
 NEVER = Use(inf, inf, None, {})
-
-#: Seconds after which a job of queue standby may be preempted, and that a job must have waited for that.
-AFTER, WAIT = 10.0, 5.0
-
-#: Reasons for no victims that are compared.
-COMPARED = "no job of a lower rank", "it would not fit", "it can start", "promises to others"
 
 #: By name: module, arguments, and their equivalent in the definition.
 POLICIES = {
@@ -84,6 +77,12 @@ CONFIG["preferred"] = CONFIG["racks"]
 CONFIG["preemption"] = {
     "queues": {"batch": {}, "standby": {}},
     "preemption": {"standby": {"queues": ["standby"], "after": AFTER, "wait": WAIT}},
+}
+CONFIG["grace"] = {
+    "queues": {"batch": {}, "standby": {}},
+    "preemption": {
+        "standby": {"queues": ["standby"], "after": AFTER, "wait": WAIT, "grace": GRACE}
+    },
 }
 
 
@@ -146,7 +145,7 @@ def draw(rnd, case, at, to_limits):
         keys["licenses"] = {"matlab": rnd.randint(1, 2)}
     if "max-wait" in has and rnd.random() < 0.5:
         keys["max-wait"] = rnd.choice([0, 30, 100, 200])
-    if "preemption" in has:
+    if has & {"preemption", "grace"}:
         keys["queue"] = rnd.choice(["batch", "standby"])
     most = 8
     if "constraints" in has and (case.whole or rnd.random() < 0.7):
@@ -226,7 +225,12 @@ def changes(case, seed, jobs):
     has_one = {"reservation", "repeats"} & {*case.features}
     windows = [Change(60.0, "window", 0b11, 240.0)] if has_one else []
     others = {"reservation", "repeats", "windows"} & {*case.features}
-    if "booked" in case.features or case.whole and "preemption" in case.features and not others:
+    if (
+        "booked" in case.features
+        or case.whole
+        and {"preemption", "grace"} & {*case.features}
+        and not others
+    ):
         # One after all jobs, so that promises are bound to ranks throughout.
         windows.append(Change(30000.0, "window", 0b1, 60.0))
     if "windows" in case.features:
@@ -246,40 +250,6 @@ class Played(NamedTuple):
     begin: float
     said: object
     searches: list
-
-
-class Search(NamedTuple):
-    """A search for the victims of a pending job: its time, the job, the seconds for which its place is
-    kept before it starts, the victims, the reason why there are none, and whether they were ended."""
-
-    time: float
-    jobid: int
-    longer: float
-    victims: tuple
-    reason: object
-    began: bool = False
-
-
-def note_searches(rule, searches):
-    """Have a scheduler's searches for victims appended to a list."""
-    takers, active = rule.shared.takers, rule.shared.active
-    choice, consider = takers.choice, takers.consider
-
-    def note_choice(one, waited=inf):
-        found = choice(one, waited)
-        if waited < inf:  # not a query
-            now, longer = rule.host.now(), rule.shared.running.clean_up()
-            ids = tuple(victim.jobid for victim in found.victims)
-            searches.append(Search(now, one.job.jobid, longer, ids, found.reason))
-        return found
-
-    def note_beginning(jobid, *alive):
-        before = active.get(jobid)
-        consider(jobid, *alive)
-        if active.get(jobid) is not before:
-            searches[-1] = searches[-1]._replace(began=True)
-
-    takers.choice, takers.consider = note_choice, note_beginning
 
 
 def config_of(case):
@@ -367,7 +337,7 @@ def play(case, jobs, changes, ask):
         args = (*args, "order=queue" if case.policy == "fifo" else "order=strict")
     rig.load(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
     searches = []
-    if "preemption" in case.features:
+    if {"preemption", "grace"} & {*case.features}:
         note_searches(rig.rule("preemption"), searches)
     rig.settle()
     begin, said = rig.now, None
@@ -401,7 +371,7 @@ def windows_of(changes):
     return [one for one in changes if one.kind == "window"]
 
 
-class Player:
+class Player(Evictions):
     """Plays a history by the definition.
 
     Args:
@@ -419,8 +389,7 @@ class Player:
         self.starts, self.ends, self.jobs = {}, {}, {}
         self.held_at, self.waited, self.submit, self.came, self.due = {}, {}, {}, {}, {}
         self.searches = list(real.searches)
-        #: by taker: the jobs that end for it, the use of its place by it, and of what is free of that
-        self.evictions = {}
+        self.evictions = []
         self.wrong = []
         config = config_of(case)
         self.pool = (TreePool if case.tree else ResourcePool)(
@@ -615,8 +584,15 @@ class Player:
                 for ranks, units in pairs(placed[0])
                 for rank in members(ranks)
             ):
-                placed = place_on(pool, request, use.where)
+                placed = self.place_on(pool, job, use.where)
             pool.grant(job.id, request, *placed)
+
+    def place_on(self, pool, job, where):
+        """Choose the units of a job among given amounts of some ranks."""
+        index = pool.index.copy()
+        for rank, amounts in where.items():
+            keep(index, rank, amounts)
+        return pool.place_request(self.requests[job.id], index, sum(1 << rank for rank in where))
 
     # -- the history -------------------------------------------------------------------------------
 
@@ -630,16 +606,18 @@ class Player:
             times += [job.latest for job in state.pending if self.now < job.latest < inf]
             times += [self.due[job.id] for job in state.pending if job.id in self.due]
             times += [one.time for one in self.searches[:1]]
+            times += [one.deadline for one in self.evictions if not one.is_over]
             self.now = state.now = min([*times, *wakes])
             is_woken = self.now in wakes
             for window in [one for one in state.windows if one.end <= self.now]:
                 state.windows.remove(window)
                 self.move_members(window)
+            have_ended = False
             for job in [job for job, end in ends.items() if end <= self.now]:
                 del ends[job], state.running[job]
                 self.pool.free(job.id) if state.choose else None
-                is_woken = True
-            self.start_takers()
+                is_woken = have_ended = True
+            is_woken |= self.go_on(have_ended)
             while self.searches and self.searches[0].time <= self.now:
                 is_woken |= self.search(self.searches.pop(0))
             before = len(state.pending)
@@ -669,94 +647,6 @@ class Player:
                 self.follow()
             wakes = self.wakes()
         return self.starts
-
-    # -- preemption --------------------------------------------------------------------------------
-
-    def search(self, one):
-        """Choose the victims of a pending job as in a search of the scheduler, and compare; then end
-        them. Return whether they end."""
-        state, wanted = self.state, ()
-        job = next((job for job in state.pending if job.id == one.jobid), None)
-        text = str(one.reason)
-        if job is None or not (one.reason is None or text.startswith(COMPARED)):
-            if one.reason is None:
-                self.wrong.append(f"job {one.jobid}: preempts {one.victims}, but is not pending")
-            return False
-        if not job.is_aside and self.now - self.came[job.id] >= WAIT:
-            wanted = tuple(other.id for other in victims_for(state, job, one.longer))
-        if wanted != one.victims:
-            when = round(self.now - self.begin, 3)
-            self.wrong.append(
-                f"job {job.id} at {when}: preempts {one.victims} ({text}), definition {wanted}"
-            )
-        if one.began:
-            self.evict(job, [other for other in state.running if other.id in one.victims], one)
-        return one.began
-
-    def evict(self, job, victims, one):
-        """End running jobs, and keep the free part of a job's place for it."""
-        state, claim = self.state, job.demands[0].claim
-        trial, end = without(state, job, victims), self.now + job.limit + one.longer
-        for ranks, _, until in trial.tries(job, end):
-            found = trial.place(job, until, ranks)
-            if found is not None:
-                break
-        # On these ranks it is placed again at the deadline, where promises are not in the way.
-        ranks = sum(1 << rank for rank in found[0][1])
-        found = replace(trial, promises={}).place(job, self.now + job.limit, ranks) or found
-        where, pool = found[0][1], self.pool.copy()
-        for other in victims:
-            pool.free(other.id)
-        if self.placed.get(job.id, (None,))[0] != where:
-            self.placed[job.id] = where, place_on(pool, self.requests[job.id], where)
-        selection, _ = self.placed[job.id][1]
-        state.drop(job)
-        state.freed = True
-        if state.policy != "strict":
-            state.pending.remove(job)
-        takes = {name: count for name, count in job.takes.items() if state.counters[name].planned}
-        ghost, is_strict = Job(-job.id, job.demands, takes=takes), state.policy == "strict"
-        self.follow()
-        kept = self.pool.hold_free(ghost.id, ranks, 0.0, None if claim else selection)
-        self.held.add(ghost.id)
-        for other in victims:
-            use, other.class_rank = state.running[other], inf
-            use.end = min(use.end, self.now + one.longer) if is_strict else max(use.end, end)
-            self.ends[other] = self.now + ENDING_S
-        until = self.now + max(one.longer, 1.0) if is_strict else end
-        where_kept = self.amounts_of(ghost.id) if kept else {}
-        state.running[ghost] = Use(-inf, until, None, where_kept, claim)
-        for other, promise in list(
-            state.promises.items()
-        ):  # they move from there before a job starts
-            if promise.start > -inf and not state.holds(other) and promise.demand is not None:
-                if not state.promise(other, promise.start):
-                    state.promises[other] = promise
-        self.evictions[job] = victims, Use(-inf, inf, None, where, claim), ghost
-
-    def amounts_of(self, jobid):
-        """The amounts of an allocation of the pool, by rank."""
-        inventory, found = self.pool.inventory, {}
-        for ranks, units in pairs(self.pool.held(jobid)):
-            found.update(dict.fromkeys(members(ranks), inventory.counts_of(units)))
-        return found
-
-    def start_takers(self):
-        """Start the jobs whose victims have ended."""
-        state = self.state
-        for job, (victims, use, ghost) in list(self.evictions.items()):
-            if any(other in state.running for other in victims):
-                continue
-            del self.evictions[job]
-            if state.running.pop(ghost).where:
-                self.pool.free(ghost.id)
-            if job in state.pending:
-                state.pending.remove(job)
-            use.end, job.began = self.now + job.limit, self.now
-            state.running[job] = use
-            self.starts[job.id] = self.now
-            self.ends[job] = self.jobs[job.id].end(self.now, use.end)
-            self.follow()
 
     def move_members(self, window):
         """Let the jobs that wait for a window that is over wait for the next."""
@@ -913,14 +803,6 @@ def keep(index, rank, amounts):
     kept |= inventory.take_amounts(free, amounts[2:])
     if kept != free:
         index.take((rank, free ^ kept))
-
-
-def place_on(pool, request, where):
-    """Choose the units of a request among given amounts of some ranks."""
-    index = pool.index.copy()
-    for rank, amounts in where.items():
-        keep(index, rank, amounts)
-    return pool.place_request(request, index, sum(1 << rank for rank in where))
 
 
 def compare(case, seed, ask=True):

@@ -109,7 +109,7 @@ def test_recorded_schedule(policy):
 FEATURES = (
     "limits", "licenses", "planned", "sharing", "racks", "max-wait", "gpus", "memory", "constraints", "priorities",
     "no-limit", "reservation", "order", "urgency", "holds", "updates", "late", "down", "preferred", "windows",
-    "repeats", "booked", "preemption",
+    "repeats", "booked", "preemption", "grace",
 )  # fmt: skip
 
 
@@ -119,11 +119,13 @@ def is_compared(case):
     if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
     kinds = has & {"reservation", "windows", "repeats", "booked"}
-    if "down" in has and (kinds or "preemption" in has and case.whole):
+    if "down" in has and (kinds or has & {"preemption", "grace"} and case.whole):
         return False  # a reservation may be short of ranks, or get others
     if len(kinds) > 1:
         return False  # one or the other
-    return not has >= {"licenses", "planned"}  # one table
+    return not any(
+        has >= one for one in ({"licenses", "planned"}, {"preemption", "grace"})
+    )  # one table
 
 
 def cases():

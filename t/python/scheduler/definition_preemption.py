@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: LGPL-3.0-or-later
+"""Preemption in the histories of `definition_play`: the searches of the scheduler, and what follows by
+the definition."""
+
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from math import inf
+from typing import Any, NamedTuple
+
+from flux.resource.plan.availability import Use
+from flux.resource.pool.inventory import pairs
+from flux.resource.pool.masks import members
+from flux.scheduler.definition import Job, victims_for, without
+from flux.scheduler.projection.player import ENDING_S
+
+#: Seconds that a job of queue standby runs undisturbed, that a job waits before it preempts others, and
+#: between warning and end.
+AFTER, WAIT, GRACE = 10.0, 5.0, 20.0
+
+#: Reasons for no victims that are compared.
+COMPARED = "no job of a lower rank", "it would not fit", "it can start", "promises to others"
+
+
+class Search(NamedTuple):
+    """A search for the victims of a pending job: its time, the job, the seconds until it would start, the
+    victims, the reason why there are none, and whether they were to end."""
+
+    time: float
+    jobid: int
+    longer: float
+    victims: tuple
+    reason: Any
+    began: bool = False
+
+
+def note_searches(rule, searches):
+    """Have a scheduler's searches for victims appended to a list."""
+    takers, active = rule.shared.takers, rule.shared.active
+    choice, consider = takers.choice, takers.consider
+
+    def note_choice(one, waited=inf):
+        found = choice(one, waited)
+        if waited < inf:  # not a query
+            longer = rule.shared.running.clean_up() + rule.classes.grace(rule.classes.entries)
+            ids = tuple(victim.jobid for victim in found.victims)
+            searches.append(Search(rule.host.now(), one.job.jobid, longer, ids, found.reason))
+        return found
+
+    def note_beginning(jobid, *alive):
+        before = active.get(jobid)
+        consider(jobid, *alive)
+        if active.get(jobid) is not before:
+            searches[-1] = searches[-1]._replace(began=True)
+
+    takers.choice, takers.consider = note_choice, note_beginning
+
+
+@dataclass(eq=False)
+class Eviction:
+    """Victims that end for a job, and what is kept for it of its place by another that is not there."""
+
+    job: Job
+    victims: dict  # -> planned ends without it
+    where: dict  # its place, by rank
+    deadline: float
+    expected: float  # its expected start
+    ghost: Job
+    is_over: bool = False  # whether its victims were ended
+
+
+class Evictions:
+    """A part of `definition_play.Player`."""
+
+    def search(self, one):
+        """Choose the victims of a pending job as in a search of the scheduler, and compare; then warn
+        them. Return whether they are to end."""
+        state, wanted = self.state, ()
+        job = next((job for job in state.pending if job.id == one.jobid), None)
+        text = str(one.reason)
+        if job is None or not (one.reason is None or text.startswith(COMPARED)):
+            if one.reason is None:
+                self.wrong.append(f"job {one.jobid}: preempts {one.victims}, but is not pending")
+            return False
+        if not job.is_aside and self.now - self.came[job.id] >= WAIT:
+            wanted = tuple(other.id for other in victims_for(state, job, one.longer))
+        if wanted != one.victims:
+            when = round(self.now - self.begin, 3)
+            self.wrong.append(
+                f"job {job.id} at {when}: preempts {one.victims} ({text}), definition {wanted}"
+            )
+        if one.began:
+            self.evict(job, [other for other in state.running if other.id in one.victims], one)
+        return one.began
+
+    def evict(self, job, victims, one):
+        """Warn running jobs, and keep the free part of a job's place for it."""
+        state = self.state
+        trial, end = without(state, job, victims), self.now + job.limit + one.longer
+        for ranks, _, until in trial.tries(job, end):
+            found = trial.place(job, until, ranks)
+            if found is not None:
+                break
+        takes = {name: count for name, count in job.takes.items() if state.counters[name].planned}
+        ends = {other: state.running[other].end for other in victims}
+        grace = GRACE if "grace" in self.case.features else 0.0
+        ghost, expected = Job(-job.id, job.demands, takes=takes), self.now + one.longer
+        eviction = Eviction(job, ends, found[0][1], self.now + grace, expected, ghost)
+        self.evictions.append(eviction)
+        state.drop(job)
+        if state.policy != "strict":
+            state.pending.remove(job)
+        for other in victims:
+            other.class_rank = inf
+        self.plan_ends(eviction)
+        self.keep(eviction)
+        self.move_promises()
+        if eviction.deadline <= self.now:
+            self.end_victims(eviction)
+
+    def plan_ends(self, eviction):
+        """Set the planned ends of victims: promises hold whether they end or not."""
+        is_strict, until = self.state.policy == "strict", eviction.expected + eviction.job.limit
+        for other, end in eviction.victims.items():
+            if other in self.state.running:
+                planned = min(end, eviction.expected) if is_strict else max(end, until)
+                self.state.running[other].end = planned
+
+    def keep(self, eviction):
+        """Keep what is free of a job's place for it."""
+        self.state.freed = True
+        self.let_go(eviction)
+        job, where = eviction.job, eviction.where
+        ranks = sum(1 << rank for rank in where)
+        self.follow()
+        pool = self.pool.copy()
+        for other in eviction.victims:
+            if other in self.state.running:
+                pool.free(other.id)
+        if self.placed.get(job.id, (None,))[0] != where:
+            self.placed[job.id] = where, self.place_on(pool, job, where)
+        (selection, _), claim = self.placed[job.id][1], job.demands[0].claim
+        kept = self.pool.hold_free(eviction.ghost.id, ranks, 0.0, None if claim else selection)
+        self.held.add(eviction.ghost.id)
+        start = max(eviction.expected, self.now)
+        until = max(start, self.now + 1.0) if self.state.policy == "strict" else start + job.limit
+        amounts = self.amounts_of(eviction.ghost.id) if kept else {}
+        self.state.running[eviction.ghost] = Use(-inf, until, None, amounts, claim)
+
+    def let_go(self, eviction):
+        """Keep nothing for a job."""
+        use = self.state.running.pop(eviction.ghost, None)
+        if use is not None and use.where:
+            self.pool.free(eviction.ghost.id)
+        self.held.discard(eviction.ghost.id)
+
+    def amounts_of(self, jobid):
+        """The amounts of an allocation of the pool, by rank."""
+        inventory, found = self.pool.inventory, {}
+        for ranks, units in pairs(self.pool.held(jobid)):
+            found.update(dict.fromkeys(members(ranks), inventory.counts_of(units)))
+        return found
+
+    def move_promises(self):
+        """Move promises from ranks that are kept, before a job starts, unless one cannot move: return
+        whether all can."""
+        state, before = self.state, {job: changed(use) for job, use in self.state.promises.items()}
+        for job, promise in before.items():
+            is_bound = promise.start > -inf and promise.demand is not None
+            if is_bound and not state.holds(job) and not state.promise(job, promise.start):
+                state.promises = before
+                return False
+        return True
+
+    def end_victims(self, eviction):
+        """Start a job whose victims' time is over, or end those without which it does not fit."""
+        state, job = self.state, eviction.job
+        if eviction.expected >= job.latest or state.is_held(job):
+            self.call_off(eviction)
+            return
+        if self.start_taker(eviction):
+            return
+        victims = [one for one in eviction.victims if one in state.running]
+        self.let_go(eviction)
+        ranks, end = sum(1 << rank for rank in eviction.where), self.now + job.limit
+        # Promises are not in the way of its place, but victims have to end so that these are kept.
+        left = list(victims)
+        for one in victims[::-1]:
+            rest = [other for other in left if other is not one]
+            if without(state, job, rest).place(job, end, ranks) is not None:
+                left = rest
+        if without(state, job, victims).place(job, end, ranks) is None:
+            left = victims
+        trial, place = changed(without(state, job, left), promises={}), eviction.where
+        found = trial.place(job, end, ranks)
+        eviction.where = found[0][1] if found is not None else place
+        self.keep(eviction)
+        if not self.move_promises():
+            eviction.where, left = place, victims
+            self.keep(eviction)
+        for one in victims:
+            if one not in left:
+                self.spare(eviction, one)
+        if not left:
+            self.call_off(eviction)
+        eviction.is_over = True
+        for one in left:
+            self.ends[one] = min(self.ends[one], self.now + ENDING_S)
+
+    def spare(self, eviction, one):
+        """Let a victim run to its own end."""
+        end = eviction.victims.pop(one)
+        if one in self.state.running:
+            self.state.running[one].end, one.class_rank = end, 0.0
+
+    def call_off(self, eviction):
+        """Let all victims run, and the job wait."""
+        self.let_go(eviction)
+        self.evictions.remove(eviction)
+        for one in list(eviction.victims):
+            self.spare(eviction, one)
+        if eviction.job not in self.state.pending:
+            eviction.job.is_aside = False
+            self.state.pending.append(eviction.job)
+        self.state.freed = True
+
+    def start_taker(self, eviction):
+        """Start a job in its place or, before victims are ended, elsewhere. Return whether it has
+        started."""
+        state, job = self.state, eviction.job
+        where, placed = self.placed[job.id]
+        self.let_go(eviction)
+        self.follow()
+        if all(
+            self.pool.index.free(rank) & units == units
+            for ranks, units in pairs(placed[0])
+            for rank in members(ranks)
+        ):
+            use = Use(-inf, self.now + job.limit, None, where, job.demands[0].claim)
+            if job in state.pending:
+                state.pending.remove(job)
+            state.running[job], job.began = use, self.now
+        elif not eviction.is_over:
+            was_pending = job in state.pending
+            if self.case.policy in ("rank", "candidates"):
+                state.hidden = list(state.promises)  # made anew when a job may start
+            if not was_pending:
+                state.pending.append(job)
+            state.start(job)
+            state.hidden = []
+            if job not in state.running and not was_pending:
+                state.pending.remove(job)
+        if job not in state.running:
+            self.placed[job.id] = where, placed
+            self.keep(eviction)
+            return False
+        self.evictions.remove(eviction)
+        for one in list(eviction.victims):
+            self.spare(eviction, one)
+        self.starts[job.id] = self.now
+        self.ends[job] = self.jobs[job.id].end(self.now, state.running[job].end)
+        self.follow()
+        state.freed = True
+        return True
+
+    def go_on(self, have_ended):
+        """Start the jobs for which there is room now that some have ended, and end victims."""
+        went_on = False
+        for eviction in list(self.evictions):
+            are_left = any(one in self.state.running for one in eviction.victims)
+            if have_ended and not (eviction.is_over and are_left):
+                went_on |= self.start_taker(eviction)
+            if (
+                eviction in self.evictions
+                and not eviction.is_over
+                and eviction.deadline <= self.now
+            ):
+                self.end_victims(eviction)
+                went_on = True
+        return went_on
