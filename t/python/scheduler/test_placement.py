@@ -99,7 +99,7 @@ def test_an_infeasible_request_is_denied_with_numbers(policy, args):
         ),
         ({"level": "rack", "max": "2"}, "placement.max='2': expected a whole number, 1 or more"),
         ({"level": "rack", "switch": 1}, "placement.switch: unknown key"),
-        ({"level": "rack", "wait": "5m"}, "placement.wait: what is required is waited for without"),
+        ({"level": "rack", "wait": "5m"}, "placement.wait: a required level has no wait"),
         (preferred(wait="soon"), "placement.wait='soon': expected a length of time"),
         ({"level": "rack", "segment": 3}, "placement.segment=3: 4 nodes cannot be divided by that"),
     ],
@@ -288,7 +288,7 @@ def test_no_job_is_ended_for_a_mere_preference(empty):
     instance.advance(500)
     assert job.state == "pending" and not ended(jobs)
     answer = instance.request("sched.preempt", {"id": job.id, "dry_run": True})
-    assert "prefers" in answer["reason"], answer
+    assert "preference" in answer["reason"], answer
     instance.advance(150)
     assert job.state == "running" and len(ended(jobs)) == 3 - len(empty)
     assert set(IDset(job.ranks)) == empty | ended(jobs)

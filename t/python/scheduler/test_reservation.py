@@ -50,7 +50,7 @@ def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
         ({"nodes": 0}, "nodes=0: expected"),
         ({"nodes": True}, "nodes=True: expected"),
         ({"nodes": "4"}, "nodes='4': expected"),
-        ({"nodes": ...}, "what is reserved is missing: give nodes, hosts or requires"),
+        ({"nodes": ...}, "the resources are missing: give nodes, hosts or requires"),
         ({"hosts": "n[1-4]"}, "nodes and hosts exclude each other"),
         ({"nodes": ..., "hosts": "n[1-"}, "hosts='n[1-': expected"),
         ({"nodes": ..., "hosts": ""}, "hosts='': expected"),

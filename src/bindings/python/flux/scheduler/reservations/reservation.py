@@ -225,7 +225,7 @@ class Reservation:
         if nodes is not None and hosts is not None:
             raise ValueError("nodes and hosts exclude each other: the hosts are the nodes")
         if nodes is None and hosts is None and requires is None:
-            raise ValueError("what is reserved is missing: give nodes, hosts or requires")
+            raise ValueError("the resources are missing: give nodes, hosts or requires")
         return cls(
             name,
             recurrence,

@@ -412,7 +412,7 @@ class LimitRule(ScopedRule):
             return behind(head.name, head.userid, start, ", which waits for it")
         added = use.takes(job)[at] if needs is None else needs
         if use.used[at] + added <= (limit.most[at] or 0):
-            return f"limit {limit.name}: what is left is for a job that was promised a start"
+            return f"limit {limit.name}: the rest is kept for a job that was promised a start"
         if needs is None:
             return _sentence(use, at, max(1, self.least(job)[at]))
         return _sentence(use, at, needs, " as nodes are free now")

@@ -90,7 +90,9 @@ def read_wanted(value: Any) -> Wanted:
     )
     table.end()
     if wanted.wait and wanted.mode == "required":
-        raise ValueError("placement.wait: what is required is waited for without end")
+        raise ValueError(
+            "placement.wait: a required level has no wait: the job waits for it without end"
+        )
     return wanted
 
 
@@ -251,7 +253,7 @@ class PlacementRule(TableRule):
             except InfeasibleRequest:
                 return  # its preference cannot be met
             level = placed.within.groups.level
-            why = f"it waits for what it prefers (level {level}), and takes any nodes after that"
+            why = f"it waits for its preference (level {level}), and takes any nodes after that"
             job.prefers = why, until
             placed.timer = self.host.call_at(until, lambda: self._wait_over(job.jobid))
         job.resource_request = together

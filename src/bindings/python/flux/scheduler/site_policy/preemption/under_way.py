@@ -433,7 +433,7 @@ class Eviction(Preemption):
         classes = jobs_of_classes(self.victims.values())
         if self.state == ENDING and not self.held:
             return Reason(
-                f"{classes} ended for it; waits for what others hold there",
+                f"{classes} ended for it; waits for resources of others there",
                 "waits for resources that are given back",
             )
         if self.state == ENDING:
@@ -601,7 +601,7 @@ class Eviction(Preemption):
         if self.state != OVER and not self._choose_place(at_deadline=True):
             self._choose_anew("it would not fit there any more", "node")
         if self.state != OVER and not self.held:
-            self._choose_anew("nobody has to end for it, and it does not start", "node")
+            self._choose_anew("no job has to end for it, and it does not start", "node")
 
     def _choose_anew(self, why: str, cause: str) -> None:
         """Choose victims again, unless that was done too often: the resources kept for the taker are
