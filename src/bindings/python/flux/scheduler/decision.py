@@ -43,12 +43,6 @@ class PolicyView(OrderingPolicy, AdmissionHost, Protocol):
     loaded_at: float
 
     @property
-    def odds(self) -> Any: ...
-
-    @property
-    def wait_limits(self) -> Any: ...
-
-    @property
     def name(self) -> str: ...
 
     @property
@@ -59,6 +53,12 @@ class PolicyView(OrderingPolicy, AdmissionHost, Protocol):
 
     @property
     def forecasts(self) -> Any: ...  # a `Forecasts`, which reads this file
+
+    @property
+    def odds(self) -> Any: ...  # likewise an `OddsService`
+
+    @property
+    def wait_limits(self) -> Any: ...  # and a `WaitLimits`
 
     def order(self, job: PendingJob) -> Any: ...
 
