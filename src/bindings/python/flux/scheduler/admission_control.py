@@ -238,7 +238,6 @@ class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
     Args:
-        report: ``report(text, trace=True)`` logs and counts the exception being handled
         facts (RequestFacts): those of the scheduler
 
     Attributes:
@@ -274,10 +273,8 @@ class AdmissionControl:
 
     pins: Any = None
 
-    def __init__(
-        self, requests: Requests, report: Callable[..., None], facts: RequestFacts
-    ) -> None:
-        self._report = report
+    def __init__(self, requests: Requests, facts: RequestFacts) -> None:
+        self._report = requests.report
         self._facts, self._pool = facts, facts.pool
         self.deferred = DeferredJobs(requests)
         self.rules: list[AdmissionRule] = []

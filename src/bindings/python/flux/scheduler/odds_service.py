@@ -41,7 +41,6 @@ class OddsService:
         self,
         policy: PolicyView,
         projections: Projections,
-        forecasts: Forecasts,
         checkpoints: Checkpoints,
     ) -> None:
         self.tells = False  # whether jobs are annotated with odds
@@ -50,7 +49,7 @@ class OddsService:
         self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
         self._policy = policy
         self._projections = projections
-        self._forecasts = forecasts
+        self._forecasts: Forecasts = policy.forecasts
         self._found: dict[int, JobOdds] = {}  # job id -> latest forecast, of pending jobs
         #: id of a pending job with a forecast -> its user, time of the first forecast, and that
         #: forecast

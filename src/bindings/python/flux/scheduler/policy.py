@@ -154,7 +154,7 @@ class PolicyScheduler(Scheduler):
         self._predicts = type(self).predicted is not PolicyScheduler.predicted
         self.facts = RequestFacts(lambda: self.resources)
         self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
-        self.admission = AdmissionControl(self._requests, self._errors.report, self.facts)
+        self.admission = AdmissionControl(self._requests, self.facts)
 
         self.planning = Planning(self, self.stop)
         self._projections = Projections(self, waits=self._host.has_virtual_time)
@@ -169,7 +169,7 @@ class PolicyScheduler(Scheduler):
         def parse(*jobspec: Any) -> Any:
             return self._parser.parse(*jobspec)  # no cache before there is a pool
 
-        self.odds = OddsService(self, self._projections, self.forecasts, self._checkpoints)
+        self.odds = OddsService(self, self._projections, self._checkpoints)
         self.queue_names = QueueNames()
         host = RuleHost(self, self._host, self._passes, self._checkpoints, parse)
         self._reservations = ReservationRule(host)

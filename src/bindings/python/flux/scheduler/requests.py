@@ -510,7 +510,7 @@ class Requests:
         self.is_popped = is_popped  # whether policies take jobs out of the queue themselves
         self.order = order  # returns the `PendingJob.order` of a job; None: by priority
         # methods of the scheduler
-        self.report: Callable[[str], Any]
+        self.report: Callable[..., Any]
         self.will_not_run: Callable[[int], Any]
         self.success_failed: Callable[[AllocRequest, Any, Exception], Any]
         self.answer_failed: Callable[[str, Any, tuple[Any, ...], Exception], Any]

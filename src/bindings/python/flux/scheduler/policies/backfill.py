@@ -119,9 +119,7 @@ class Backfill(PolicyScheduler):
             if value not in ("kept", "none"):
                 raise ValueError(f"guarantee={value!r} is invalid: expected 'kept' or 'none'")
             self.guarantee = value
-        self.ranks = JobRanks(
-            self, Backfill, self._errors, check_owner=not self._host.takes_objects
-        )
+        self.ranks = JobRanks(self, Backfill, self._host)
         for name in ("rank", "candidates", "predict"):
             for value in self.take_argument(name):
                 self.ranks.set_option(name, value)

@@ -33,7 +33,7 @@ from flux.scheduler.options import name_in_file
 
 if TYPE_CHECKING:
     from flux.scheduler.history import PredictionScore, RunTimes
-    from flux.scheduler.host import ErrorReporter
+    from flux.scheduler.host import Host
     from flux.scheduler.requests import PendingJob
 
 #: Value of ``predict=`` -> classes of jobs, see `flux.scheduler.history`.
@@ -91,16 +91,9 @@ class JobRanks:
         predicts (bool): whether run times are predicted
     """
 
-    def __init__(
-        self,
-        policy: BackfillPolicy,
-        base: type[BackfillPolicy],
-        errors: ErrorReporter,
-        check_owner: bool,
-    ) -> None:
-        self._policy = policy
-        self._errors = errors
-        self._check_owner = check_owner  # see `flux.scheduler.options.read_code`
+    def __init__(self, policy: BackfillPolicy, base: type[BackfillPolicy], host: Host) -> None:
+        self._policy, self._errors = policy, host.errors
+        self._check_owner = not host.takes_objects  # see `flux.scheduler.options.read_code`
         self._formulas = {"rank": RANKS["fcfs"], "candidates": RANKS["fcfs"]}
         self._functions: dict[str, Callable[..., Any]] = {}  # argument -> a site's function
         self._warned: set[str] = set()
