@@ -524,10 +524,6 @@ class Backlog(PendingQueue):
         if alike:
             self.walk.refuse(job.signature, min(limit, job.limit))
 
-    def spend(self, effort: float) -> None:
-        """Add work of the policy, in examined jobs."""
-        self.effort += effort
-
     def to_examine(
         self, clock: Callable[[], float], promises: PromisedJobs | None = None
     ) -> Iterator[PendingJob | None]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 #: Maximum number of jobs per block.
 JOBS_PER_BLOCK = 128
 
-#: Number of jobs examined per reactor turn. A policy adds other work (`Backlog.spend`).
+#: Number of jobs examined per reactor turn. A policy adds other work (`Backlog.effort`).
 EFFORT_PER_TURN = 24
 
 #: Number of unexamined jobs that each walk examines in any case.

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
-from typing import Any
+from typing import Any, Callable
 
 from flux.resource.plan import compiled
 from flux.resource.plan.strategy import (
@@ -225,6 +225,9 @@ class CountedStrategy(Strategy):
     """
 
     promises: dict[int, Promise]
+    #: as of `PromiseMoves`, for promises that can be kept
+    advance: Callable[[int, float], float]
+    advance_in_turn: Callable[[Sequence[int], float], tuple[int, list[int], float]]
 
     def __init__(self, pool: PoolWithView, counts: RoomCounts) -> None:
         self._pool, self._state, self.counts = pool, pool.pool_state, counts
@@ -255,7 +258,7 @@ class CountedStrategy(Strategy):
             _demands=self._demands.copy(),
             found=Remembered(),
         )
-        new._moves = new._new_moves()
+        new._make_moves()
         for kind, profile in self._profiles.items():
             new._profiles[kind] = profile.copy(new._moves)
         return new
@@ -264,13 +267,14 @@ class CountedStrategy(Strategy):
         self._profiles: dict[UnitKind, CountedProfile] = {}  # no two share a rank
         self.is_blank = True
         self.found.clear()
-        self._moves = self._new_moves()
+        self._make_moves()
 
-    def _new_moves(self) -> PromiseMoves:
-        """Return a mover for the promises, in profiles yet to be made."""
-        moves: Any = compiled.CompiledMoves if compiled.is_built() else PromiseMoves
-        self.moves_per_turn = moves.per_turn
-        return moves(self.promises, self._profiles)  # type: ignore[no-any-return]
+    def _make_moves(self) -> None:
+        """Make a mover for the promises, in profiles yet to be made."""
+        kind: Any = compiled.CompiledMoves if compiled.is_built() else PromiseMoves
+        moves: PromiseMoves = kind(self.promises, self._profiles)
+        self._moves, self.moves_per_turn = moves, moves.per_turn
+        self.advance, self.advance_in_turn = moves.advance, moves.advance_in_turn
 
     # -- following the pool -------------------------------------------------
 
@@ -488,25 +492,6 @@ class CountedStrategy(Strategy):
         if not (profile.maybe_overdrawn or profile.kept):
             return True
         return profile.room(max(promise.start, now), promise.end) >= 0
-
-    def advance(self, jobid: int, now: float) -> float:
-        """Move the promise of a job, which can be kept, to the earliest time that keeps all others.
-
-        Returns:
-            float: the new start, no later than before.
-        """
-        return self._moves.advance(jobid, now)
-
-    def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
-        """Advance the promises of several jobs, which start later than now, one after another, as
-        ``advance()``; most stay.
-
-        Returns:
-            the number of jobs examined, from the first on; the indices of the moved ones; and the
-            earliest of their new starts, or infinity. The last one examined starts now; or the next
-            may have a promise that cannot be kept, or needs a longer search.
-        """
-        return self._moves.advance_in_turn(jobids, now)
 
     def due(self, now: float) -> tuple[list[int], float]:
         return self._moves.due(now)

@@ -166,7 +166,14 @@ class PromiseMoves:
         return earlier
 
     def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
-        """Move the promises of several jobs; as `CountedStrategy.advance_in_turn`."""
+        """Advance the promises of several jobs, which start later than now, one after another, as
+        ``advance()``; most stay.
+
+        Returns:
+            the number of jobs examined, from the first on; the indices of the moved ones; and the
+            earliest of their new starts, or infinity. The last one examined starts now; or the next
+            may have a promise that cannot be kept, or needs a longer search.
+        """
         count, first = 0, inf
         moved = []
         for jobid in jobids:

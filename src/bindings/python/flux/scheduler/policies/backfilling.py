@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup, Position
 
-#: Effort of making a promise, relative to examining a job (`Backlog.spend`).
+#: Effort of making a promise, relative to examining a job (`Backlog.effort`).
 PROMISE_EFFORT = 12
 
 #: Minimum number of promises to examine together; effort of a full row (the maximum number of moves
@@ -504,7 +504,7 @@ class BackfillInOrder(Backfilling):
         # Only the first job of each line is checked for a possible promise.
         too_long = self.plan.too_long(job.resource_request, job.limit)
         if too_long and not self.plan.is_counted:
-            self.backlog.spend(1)  # a search on ranks
+            self.backlog.effort += 1  # a search on ranks
         return too_long if too_long <= job.limit and too_long < inf else None
 
     def requeue(self, job: PendingJob) -> None:
@@ -601,9 +601,9 @@ class BackfillInOrder(Backfilling):
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
         # A promise bound to ranks costs a look even if it stays.
         staying = (len(looked) - len(moved)) * (STAYING_PART if self.plan.is_counted else 1)
-        backlog.spend((len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn)
+        backlog.effort += (len(moved) + staying) * ROW_EFFORT / self.plan.moves_per_turn
         if looked and looked[-1] is not promises.jobs[-1] and not self.plan.is_counted:
-            backlog.spend(EFFORT_PER_TURN)  # the row took the searches of a turn
+            backlog.effort += EFFORT_PER_TURN  # the row took the searches of a turn
         if first <= self.policy.now():
             looked.pop()
             moved.pop()
@@ -663,7 +663,7 @@ class BackfillInOrder(Backfilling):
     def promise(self, job: PendingJob, when: float | None) -> None:
         super().promise(job, when)
         self.wake_at(when)
-        self.backlog.spend(PROMISE_EFFORT)
+        self.backlog.effort += PROMISE_EFFORT
 
     def renew(self, job: PendingJob) -> None:
         """Replace a promise that cannot be kept, ahead of all promises to jobs behind this one."""
