@@ -92,6 +92,22 @@ def test_ranks_are_kept_for_no_job_whatever_is_in_use(is_counted):
     assert plan.stale() == [] and plan.ranks_of(-1) == 0b1011 and not plan.is_short
 
 
+def test_an_open_promise_breaks_no_promised_time():
+    def whole(nodes, duration):
+        return ask(pool, 1, 16, 4, nodes=nodes, exclusive=True, duration=duration)
+
+    pool = make_pool(2)
+    plan = pool.plan()
+    plan.reserve(9, ask(pool, 1, 1, 0, duration=1.0), NOW + 500)  # not counted
+    pool.alloc_on(1, whole(1, 100.0), 0b01)
+    plan.reserve(2, whole(2, 10.0), NOW + 100)
+    plan.hold(3, whole(2, 10.0))
+    assert plan.open_ids() == [3] and 2 in plan.stale()
+    assert not plan.breaks_a_promise() and 2 in plan.stale()
+    pool.update_expiration(1, NOW + 101)
+    assert plan.breaks_a_promise()
+
+
 def test_ranks_that_come_up_are_kept_for_no_job():
     pool = make_pool(3)
     pool.mark_down("2")

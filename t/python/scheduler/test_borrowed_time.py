@@ -3,6 +3,7 @@
 promise, and no other job is promised the time that only their end frees."""
 
 import json
+import math
 import random
 
 import pytest
@@ -193,9 +194,35 @@ MIXED = {**SHARING, **PLANNED, **RACKS, "amounts": {"memory": "8G"}}
 TABLES = {parts_by_user: SHARING, with_licences: PLANNED, mixed: MIXED}
 
 
-def play(kind, seed, policy, cancels, into_promises=True):
+def disturb(instance, chance, policy, told):
+    """Do what breaks no promise: reload the scheduler or the configuration, free a part of a running
+    job, shorten its limit, or lower the urgency of the last job."""
+    what, running, waiting = chance.randrange(5), instance.running(), instance.pending()
+    if what == 0 and policy == ALL:
+        reloaded(instance, *policy)
+        instance.advance(5)
+        told.update({one: when + 5 for one, when in told.items()})
+    elif what == 1:
+        reconfigure(instance, {**instance.config})
+    elif what == 2 and running:
+        one = chance.choice(running)
+        left = set(IDset(one.ranks)) - (one.freed or set())
+        if len(left) > 1:
+            one.release(str(min(left)))
+    elif what == 3 and running:
+        one = chance.choice(running)
+        end = instance.now() + chance.random() * (one.expiration - instance.now())
+        if end > instance.now() + 1:
+            one.set_expiration(end)
+            instance.reactor.call_at(end, lambda: one.state == "running" and one.end())
+    elif what == 4 and waiting:
+        told[waiting[-1].id] = math.inf
+        waiting[-1].set_priority(8)
+
+
+def play(kind, seed, policy, cancels, into_promises=True, disturbed=False):
     """Submit random jobs of three classes. Return the borrowers, after all promises were kept."""
-    chance = random.Random(seed)
+    chance, others = random.Random(seed), random.Random(f"others {seed}")
     standby = {**BORROWING, "into-promises": into_promises, "grace": 20, "after": 30, "wait": "1h"}
     low = {"rank": 1, "queues": ["low"], "into-promises": into_promises and seed % 2 == 0}
     classes = {"standby": standby, "low": {**low, "wait": "1h"}}
@@ -218,6 +245,8 @@ def play(kind, seed, policy, cancels, into_promises=True):
         waiting = [one for one in jobs if one.state == "pending"]
         if cancels and waiting and chance.random() < 0.2:
             chance.choice(waiting).cancel()
+        if disturbed:
+            disturb(instance, others, policy, told)
         check_tables(instance)
     instance.advance(100000)
     late = {
@@ -277,6 +306,15 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
 )
 def test_a_promise_is_kept_that_was_once_broken(kind, seed, policy, cancels, into_promises):
     play(kind, seed, policy, cancels, into_promises)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_all_promises_are_kept_whatever_else_happens(seed):
+    if seed >= 12:
+        require_long()
+    kinds = (whole_nodes, parts_of_nodes, parts_by_user, with_licences, mixed)
+    policy = (*POLICIES, ALL, ALL)[seed % 5 - seed // 5 % 5]
+    play(kinds[seed % 5], seed, policy, False, into_promises=seed % 2 == 0, disturbed=True)
 
 
 # -- borrowers -------------------------------------------------------------------------------------

@@ -110,3 +110,13 @@ def test_a_job_that_a_new_rule_defers_is_not_shown_its_former_promise():
     rig.free(1, wait=3)
     assert rig.reason(3) == "limit small: needs 2 nodes, at most 1 is allowed"
     assert estimates(rig, (2, 3)) == []
+
+
+def test_a_start_behind_a_job_whose_start_is_unknown_is_planned():
+    """What is kept free for that one is chosen anew in each pass."""
+    rig = Rig(R(4, 4), "sched-backfill", "promise=unlimited", "estimate-depth=0")
+    for jobid, nodes, limit in ((1, 2, 0), (2, 1, 100), (3, 1, 200), (4, 3, 10), (5, 1, 50)):
+        rig.arrive(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=limit), wait=0)
+    assert rig.estimate(5) == (200, "planned")
+    rig.cancel(4, wait=0)
+    assert rig.estimate(5) == (100, "promised")

@@ -277,7 +277,7 @@ class Plan(StrategyInForce):
             end = self._current.end_of_start(jobid, request, now)
         without = {jobid}
         if not beside_open:
-            without.update(other for other, one in self._current.promises.items() if one.is_open)
+            without.update(self.open_ids())
         return tokens.fits(request.tokens, now, end, now, without)
 
     def closed_now(self, request: ResourceRequest) -> int:
@@ -405,13 +405,16 @@ class Plan(StrategyInForce):
         """
         return self._synced().stale(self.pool.clock())
 
+    def open_ids(self) -> list[int]:
+        """Return the jobs with open promises (`hold`). O(promises)."""
+        return [jobid for jobid, one in self._synced().promises.items() if one.is_open]
+
     def breaks_a_promise(self) -> bool:
         """Return whether some job's promise of a time can no longer be kept. Open promises, which
         give way to those ahead, and ids below 0, which no job has, are ignored. Costs as much as
         ``stale()``."""
-        promises = self._synced().promises
-        open_ones = [jobid for jobid, one in promises.items() if one.is_open]
-        restore = self.withdraw(open_ones) if open_ones else None
+        open_ids = self.open_ids()
+        restore = self.withdraw(open_ids) if open_ids else None
         lost = self.stale()
         if restore is not None:
             restore()

@@ -686,6 +686,14 @@ class BackfillInOrder(Backfilling):
             self.policy.forecasts.show_estimate(job, None)
             self.backlog.again(job)
 
+    def kind_of_promise(self, job: PendingJob) -> str:
+        kind = super().kind_of_promise(job)
+        for jobid in self.promises.open_ids:  # what these keep free is chosen anew in each pass
+            other = self.policy.pending(jobid)
+            if other is not None and other < job and self.compete(job, other):
+                return "planned"
+        return kind
+
     def promised_after(self, job: PendingJob) -> list[PendingJob]:
         """Return the promised jobs behind this one that could use the same ranks, or planned
         licences."""

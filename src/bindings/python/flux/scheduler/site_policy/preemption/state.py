@@ -341,8 +341,8 @@ class Part:
             hold: also makes placeholders, and returns their ids
             unpinned: ids of the promises that may move to other ranks
         """
-        pool, stale = self._host.resources, plan.stale()
-        restore, before = plan.withdraw(without), {jobid: pool.job_end(jobid) for jobid in ends}
+        pool, restore = self._host.resources, plan.withdraw([*without, *plan.open_ids()])
+        stale, before = plan.stale(), {jobid: pool.job_end(jobid) for jobid in ends}
         for jobid, end in ends.items():
             pool.update_expiration(jobid, end)
         held = hold()
