@@ -691,6 +691,21 @@ def test_a_job_behind_the_taker_is_behind_the_victim_until_that_is_ended(policy)
     assert behind() == [(under_way["expected"], "running")]
 
 
+def test_a_promise_that_relies_on_the_end_of_a_victim_keeps_it_from_being_ended():
+    """The promise must hold if the victim, which is spared then, runs on."""
+    instance = make(nodes=3)
+    victim = standby(instance, nodes=2, duration=1000)
+    batch(instance, duration=5000)
+    head = standby(instance, duration=4000)
+    taker = batch(instance, duration=3000, wait=300)
+    assert head.state == taker.state == "pending" and exceptions(victim) == []
+    answer = dry_run(instance, taker)
+    assert answer["reason"] == "a promise to another job would break if they did not end"
+    assert [one["name"] for one in answer["victims"]] == [victim.name]
+    instance.advance(700)
+    assert head.t_start == taker.t_start == victim.t_end
+
+
 def test_a_dry_run_names_the_victims_and_ends_nobody():
     instance = make(nodes=2, config=tables(standby={**STANDBY, "wait": "1d"}))
     jobs = [standby(instance) for _ in range(2)]

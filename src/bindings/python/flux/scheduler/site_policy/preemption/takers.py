@@ -179,21 +179,7 @@ class Takers(Part):
         wanted = dict.fromkeys([*(victim.jobid for victim in choice.victims), *choice.others])
         unknown = [victim for victim in wanted if victim not in alive]
         if not unknown:
-            deadline = now + self._classes.grace(victim.cls for victim in choice.victims)
-            preemption = Eviction(
-                self.shared,
-                jobid,
-                one.terms.queue,
-                one.job.userid,
-                {victim.jobid: victim for victim in choice.victims},
-                selected_ranks(choice.place[0]),
-                now,
-                deadline,
-                deadline + self._running.clean_up(),
-                job=one.job,
-                places=[choice.place],
-            )
-            preemption.begin(one, choice.text())
+            self._eviction(one, choice).begin(one, choice.text())
             return
 
         def told(found: dict[int, dict[str, Any] | None]) -> None:
@@ -288,7 +274,30 @@ class Takers(Part):
             reason = str(refused.deferral.text)
         lost = sum(one.node_hours(now) for one in victims)
         others = tuple(one.jobid for one in found[:MAX_OTHERS])
-        return Choice(tuple(victims), place, reason, lost, others)
+        choice = Choice(tuple(victims), place, reason, lost, others)
+        if reason is None and self._eviction(one, choice).would_break_a_promise(job):
+            return choice._replace(
+                reason="a promise to another job would break if they did not end"
+            )
+        return choice
+
+    def _eviction(self, one: Waiting, choice: Choice) -> Eviction:
+        """Return the preemption that a choice begins."""
+        now = self._host.now()
+        deadline = now + self._classes.grace(victim.cls for victim in choice.victims)
+        return Eviction(
+            self.shared,
+            one.job.jobid,
+            one.terms.queue,
+            one.job.userid,
+            {victim.jobid: victim for victim in choice.victims},
+            selected_ranks(choice.place[0]),
+            now,
+            deadline,
+            deadline + self._running.clean_up(),
+            job=one.job,
+            places=[choice.place],
+        )
 
     def _candidates(self, taker: Waiting, waited: float) -> list[Victim]:
         """Return the running jobs that a job may preempt, in order. `waited`: its wait in seconds;

@@ -444,22 +444,24 @@ class Eviction(Preemption):
             f"{classes} {end} for it at {when}", f"resources are given back for it at {when}"
         )
 
-    def begin(self, one: Waiting, text: str) -> None:
-        """Record it, unless a present promise would break if the victims did not end. `text`:
-        describes these."""
-        host, lent = self._host, self._active.get(self.taker)
-        # Without the ends of the victims, and of a loan, which would be over, promises must hold.
-        running, ends = self._running, dict[int, float]()
-        without = host.decision.yielding(one.job)
+    def would_break_a_promise(self, job: PendingJob) -> bool:
+        """Whether a present promise would break if the victims did not end: without their ends, and
+        without a loan, which would be over, promises must hold. `job`: the taker."""
+        host, lent, running = self._host, self._active.get(self.taker), self._running
+        ends, without = dict[int, float](), host.decision.yielding(job)
         if lent is not None:
             ends = {jobid: as_end(running.own_end(jobid)) for jobid in lent.held}
             without.update(lent.rests.values())
         ends |= {jobid: self._planned_end(running.own_end(jobid)) for jobid in self.held}
         plan, end = host.planning.current(), self._end_of_taker(self.decided)
-        if self._breaks_a_promise(ends, without) or not (
-            plan is None or plan.has_tokens(self.taker, one.job.resource_request, end)
-        ):
-            return
+        return self._breaks_a_promise(ends, without) or not (
+            plan is None or plan.has_tokens(self.taker, job.resource_request, end)
+        )
+
+    def begin(self, one: Waiting, text: str) -> None:
+        """Record it. `text` describes the victims."""
+        host, lent = self._host, self._active.get(self.taker)
+        plan = host.planning.current()
         one.tries += 1
         if plan is not None:
             plan.cancel(self.taker)  # as in the trial, so that others can move to its ranks
