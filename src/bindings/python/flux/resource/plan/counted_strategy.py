@@ -79,6 +79,7 @@ class CountedProfile:
         self.promises = self.kept = 0
         self.maybe_overdrawn = False
         self.open_units: dict[int, int] = {}
+        self._open = 0  # the sum of these
         self.jobs: dict[int, tuple[float, int]] = {}  # running jobs with an end: (end, units)
         self.line = moves.timeline(now, free)
         for end, jobid in pool.jobs_by_end():
@@ -196,11 +197,10 @@ class CountedProfile:
 
     def hold(self, jobid: int, units: int | None) -> None:
         """Keep units for a job with an open promise; None: it has none any more."""
+        self._open += (units or 0) - self.open_units.pop(jobid, 0)
         if units is not None:
             self.open_units[jobid] = units
-        else:
-            self.open_units.pop(jobid, None)
-        self.kept = min(sum(self.open_units.values()), self.total)
+        self.kept = min(self._open, self.total)
 
     def room(self, start: float, end: float) -> int:
         """Return the number of units free throughout a span."""

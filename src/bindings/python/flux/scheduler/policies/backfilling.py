@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from math import inf
 from syslog import LOG_DEBUG
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import JobDeferred
@@ -440,6 +440,11 @@ class BackfillInOrder(Backfilling):
         self.keeps_times = self.plans_tokens and not self.made_anew
         backlog.requeue = self.requeue
         self._updates = 0  # of ranks
+        # Jobs whose open promises are removed while promised jobs ahead of them are examined, the first
+        # one last; the ranks and tokens of these, and the last of them.
+        self._hidden: list[PendingJob] = []
+        self._hidden_of: Any = None
+        self._hidden_after: Any = None
 
     def pool_made(self) -> None:
         if self.plans_tokens and self.policy.resources.can("plan"):
@@ -451,13 +456,17 @@ class BackfillInOrder(Backfilling):
         if self.made_anew and (self.policy.admission.engaged or not self.plan.is_counted):
             # If promises are counted and there is no rule, none moves unless units were freed.
             self.backlog.wake(self.policy.now())
-        for job in self.backlog.to_examine(self.policy.now, self):
-            if job is None:
-                yield None
-            else:
-                self.examine(job)
-            if self.policy.planning.plan is not self.plan:
-                self.use_current_plan()
+        try:
+            for job in self.backlog.to_examine(self.policy.now, self):
+                if job is None:
+                    self.restore_open()
+                    yield None
+                else:
+                    self.examine(job)
+                if self.policy.planning.plan is not self.plan:
+                    self.use_current_plan()
+        finally:
+            self.restore_open()
         self.wake_when_due()
 
     # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
@@ -538,23 +547,42 @@ class BackfillInOrder(Backfilling):
                 self.backlog.again(other)
             self.promises.drop(job)
         if not job.promised:
+            self.restore_open()
             if not (self.try_to_start(job) or self.park_if_down(job) or self.take_precedence(job)):
                 self.wait(job)
             return
-        open_ones = self.open_promises_after(job) if self.promises.open_ids else []
-        for other in open_ones:
-            self.plan.cancel(other.jobid)
+        if self.promises.open_ids:
+            self.hide_open_after(job)
         is_due = self.advance(job)
         if is_due and not self.try_to_start(job):
             self.wait(job)
-        for other in open_ones:
-            if other in self.promises:
+        if not is_due:
+            self.advance_following(job)
+
+    def hide_open_after(self, job: PendingJob) -> None:
+        """Remove the open promises behind a job that compete with it from the plan. They stay removed
+        for promised jobs behind it with the same competitors: their number is not squared."""
+        tokens = getattr(job.resource_request, "tokens", None)
+        competitors = self.policy.queue_order.ranks_of(job), tokens
+        if self._hidden and (competitors != self._hidden_of or job < self._hidden_after):
+            self.restore_open()
+        self.restore_open(job)
+        if not self._hidden:
+            self._hidden = self.open_promises_after(job)[::-1]
+            for other in self._hidden:
+                self.plan.cancel(other.jobid)
+        self._hidden_of, self._hidden_after = competitors, job
+
+    def restore_open(self, until: PendingJob | None = None) -> None:
+        """Make removed open promises again, in order: of the jobs up to one, or (None) all."""
+        hidden = self._hidden
+        while hidden and (until is None or not until < hidden[-1]):
+            other = hidden.pop()
+            if other.jobid in self.promises.open_ids:
                 try:
                     self.promises.make(other, None)
                 except InsufficientResources:
                     self.revoke(other)
-        if not is_due:
-            self.advance_following(job)
 
     def advance(self, job: PendingJob) -> bool:
         """Move a job's promise to an earlier time, if possible. Return whether it is due, or open.
