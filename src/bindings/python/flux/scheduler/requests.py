@@ -224,6 +224,15 @@ class AllocRequest:
             self.table.answer_failed(method, self.msg, arguments, exc)
 
 
+class TabledRequest(AllocRequest):
+    """An `AllocRequest` in a table, whose message is not decoded again."""
+
+    __slots__ = ()
+
+    def __init__(self, scheduler: Any, msg: Any, jobid: int, table: Requests) -> None:
+        self._begin(scheduler, msg, jobid, table)
+
+
 class PendingJob:
     """A job that waits for resources.
 
@@ -579,8 +588,7 @@ class Requests:
         if jobid in self._states:
             return None
         self._states[jobid] = JOB.next[UNKNOWN, "request"]
-        request = self._open[jobid] = AllocRequest.__new__(AllocRequest)
-        request._begin(scheduler, msg, jobid, self)  # the message is not decoded again
+        request = self._open[jobid] = TabledRequest(scheduler, msg, jobid, self)
         return request
 
     def get(self, jobid: int) -> AllocRequest | None:
