@@ -259,10 +259,11 @@ def test_an_answer_waits_for_no_other_of_its_child():
     projections.stop()
 
 
-def test_a_question_of_a_client_that_has_left_is_not_answered():
+def test_a_question_of_a_client_that_has_left_is_not_answered(release):
     projections = Projections(full().sched, waits=False)
     first, left = newcomer(projections), newcomer(projections)
     left.close()
+    release()
     assert finish(first)["start"] is not None
     assert projections._waiting == [] and projections.count == 1
 
