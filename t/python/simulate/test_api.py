@@ -354,7 +354,8 @@ def test_a_file_in_the_working_directory_is_named_with_it(monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "text, said", [("[]", "'policy' is not in its"), ("5", "not a JSON object")]
+    "text, said",
+    [("{}", "'policy' is not in its"), ("[]", "not a JSON object"), ("5", "not a JSON object")],
 )
 def test_a_summary_that_is_no_object(tmp_path, text, said):
     for name in ("summary.json", "provenance.json"):

@@ -485,8 +485,8 @@ class Plan(StrategyInForce):
         can surely be kept.
 
         If promises are counted, most of a long row are known to stay, for the cost of a lookup. If
-        they are bound, the row ends where a single check cannot show that a promise stays. If some need more
-        than resources, none is examined.
+        they are bound, the row ends where a single check cannot show that a promise stays. If some
+        need more than resources, none is examined.
 
         Args:
             jobids: jobs with promises

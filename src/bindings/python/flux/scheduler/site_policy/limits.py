@@ -155,8 +155,8 @@ class LimitUse(ScopedUse):
         return added
 
     def takes(self, job: PendingJob, held: Holding | None = None) -> Amount:
-        """Return the amount that a job takes: `held`, or (None) the minimum. If it may share nodes, it can run
-        on those of other jobs of the key, but may request more nodes than these use."""
+        """Return the amount that a job takes: `held`, or (None) the minimum. If it may share nodes,
+        it can run on nodes of other jobs of the key, but may request more nodes than these use."""
         if held is not None:
             own = 0 if self.ranks is None else self.ranks.ranks
             return Amount(popcount(held.ranks & ~own), held.cores, held.gpus, 1)

@@ -130,11 +130,14 @@ def _json(directory, name):
     path = os.path.join(directory, name)
     try:
         with open(path, encoding="utf-8") as stream:
-            return dict(json.load(stream))
+            found = json.load(stream)
     except OSError as exc:
         raise ResultError(f"{path}: {exc.strerror}: is this a result of flux simulate?") from None
-    except (TypeError, ValueError) as exc:
-        raise ResultError(f"{path}: not a JSON object: {exc}") from None
+    except ValueError as exc:
+        raise ResultError(f"{path}: not JSON: {exc}") from None
+    if not isinstance(found, dict):
+        raise ResultError(f"{path}: not a JSON object")
+    return found
 
 
 #: A directory with two of these files is taken for a result, complete or not.
