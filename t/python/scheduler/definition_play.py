@@ -74,16 +74,12 @@ CONFIG = {
     },
 }
 CONFIG["preferred"] = CONFIG["racks"]
-CONFIG["preemption"] = {
-    "queues": {"batch": {}, "standby": {}},
-    "preemption": {"standby": {"queues": ["standby"], "after": AFTER, "wait": WAIT}},
-}
-CONFIG["grace"] = {
-    "queues": {"batch": {}, "standby": {}},
-    "preemption": {
-        "standby": {"queues": ["standby"], "after": AFTER, "wait": WAIT, "grace": GRACE}
-    },
-}
+for feature, grace in (("preemption", 0.0), ("grace", GRACE)):
+    standby = {"queues": ["standby"], "after": AFTER, "wait": WAIT, "grace": grace}
+    CONFIG[feature] = {
+        "queues": {"batch": {}, "standby": {}},
+        "preemption": {"standby": standby},
+    }
 
 
 class Case(NamedTuple):
@@ -560,13 +556,18 @@ class Player(Evictions):
         placed = pool.place_request(request, index, ranks)
         if placed is None:
             return None
-        inventory, found = pool.inventory, {}
-        for ranks, units in pairs(placed[0]):
+        found = self.amounts_of(placed[0])
+        self.placed[job.id] = (found, placed)
+        return found
+
+    def amounts_of(self, selection):
+        """The amounts of a selection of the pool, by rank."""
+        inventory, found = self.pool.inventory, {}
+        for ranks, units in pairs(selection):
             amounts = inventory.counts_of(units)
             for rank in members(ranks):
                 before = found.get(rank, (0,) * len(amounts))
                 found[rank] = tuple(map(sum, zip(before, amounts)))
-        self.placed[job.id] = (found, placed)
         return found
 
     def follow(self):
@@ -579,11 +580,7 @@ class Player(Evictions):
             request = self.requests[job.id]
             found, placed = self.placed.get(job.id, (None, None))
             # Other jobs were moved for it, or have taken its cores since they were chosen.
-            if found != use.where or not all(
-                pool.index.free(rank) & units == units
-                for ranks, units in pairs(placed[0])
-                for rank in members(ranks)
-            ):
+            if found != use.where or not pool.index.is_free(placed[0]):
                 placed = self.place_on(pool, job, use.where)
             pool.grant(job.id, request, *placed)
 

@@ -8,9 +8,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from flux.resource.plan.availability import Use
-from flux.resource.pool.inventory import pairs
-from flux.resource.pool.masks import members
-from flux.scheduler.definition import Job, victims_for, without
+from flux.scheduler.definition import Job, mask, needed, victims_for, without
 from flux.scheduler.projection.player import ENDING_S
 
 #: Seconds that a job of queue standby runs undisturbed, that a job waits before it preempts others, and
@@ -130,7 +128,6 @@ class Evictions:
         self.state.freed = True
         self.let_go(eviction)
         job, where = eviction.job, eviction.where
-        ranks = sum(1 << rank for rank in where)
         self.follow()
         pool = self.pool.copy()
         for other in eviction.victims:
@@ -139,11 +136,13 @@ class Evictions:
         if self.placed.get(job.id, (None,))[0] != where:
             self.placed[job.id] = where, self.place_on(pool, job, where)
         (selection, _), claim = self.placed[job.id][1], job.demands[0].claim
-        kept = self.pool.hold_free(eviction.ghost.id, ranks, 0.0, None if claim else selection)
+        kept = self.pool.hold_free(
+            eviction.ghost.id, mask(where), 0.0, None if claim else selection
+        )
         self.held.add(eviction.ghost.id)
         start = max(eviction.expected, self.now)
         until = max(start, self.now + 1.0) if self.state.policy == "strict" else start + job.limit
-        amounts = self.amounts_of(eviction.ghost.id) if kept else {}
+        amounts = self.amounts_of(self.pool.held(eviction.ghost.id)) if kept else {}
         self.state.running[eviction.ghost] = Use(-inf, until, None, amounts, claim)
 
     def let_go(self, eviction):
@@ -152,13 +151,6 @@ class Evictions:
         if use is not None and use.where:
             self.pool.free(eviction.ghost.id)
         self.held.discard(eviction.ghost.id)
-
-    def amounts_of(self, jobid):
-        """The amounts of an allocation of the pool, by rank."""
-        inventory, found = self.pool.inventory, {}
-        for ranks, units in pairs(self.pool.held(jobid)):
-            found.update(dict.fromkeys(members(ranks), inventory.counts_of(units)))
-        return found
 
     def move_promises(self):
         """Move promises from ranks that are kept, before a job starts, unless one cannot move: return
@@ -181,15 +173,13 @@ class Evictions:
             return
         victims = [one for one in eviction.victims if one in state.running]
         self.let_go(eviction)
-        ranks, end = sum(1 << rank for rank in eviction.where), self.now + job.limit
+        ranks, end = mask(eviction.where), self.now + job.limit
+
+        def suffices(ended):
+            return without(state, job, ended).place(job, end, ranks) is not None
+
         # Promises are not in the way of its place, but victims have to end so that these are kept.
-        left = list(victims)
-        for one in victims[::-1]:
-            rest = [other for other in left if other is not one]
-            if without(state, job, rest).place(job, end, ranks) is not None:
-                left = rest
-        if without(state, job, victims).place(job, end, ranks) is None:
-            left = victims
+        left = needed(victims, suffices) if suffices(victims) else victims
         trial, place = changed(without(state, job, left), promises={}), eviction.where
         found = trial.place(job, end, ranks)
         eviction.where = found[0][1] if found is not None else place
@@ -230,11 +220,7 @@ class Evictions:
         where, placed = self.placed[job.id]
         self.let_go(eviction)
         self.follow()
-        if all(
-            self.pool.index.free(rank) & units == units
-            for ranks, units in pairs(placed[0])
-            for rank in members(ranks)
-        ):
+        if self.pool.index.is_free(placed[0]):
             use = Use(-inf, self.now + job.limit, None, where, job.demands[0].claim)
             if job in state.pending:
                 state.pending.remove(job)

@@ -619,10 +619,17 @@ def victims_for(state: State, job: Job, longer: float = 0.0) -> list[Job]:
         may_end = other.class_rank < job.class_rank and now - other.began >= other.after
         if may_end and not suffices(ended):
             ended.append(other)
+    ended = needed(ended, suffices)
+    return ended if suffices(ended) else []
+
+
+def needed(ended: list[Job], suffices: Callable[[list[Job]], bool]) -> list[Job]:
+    """Return the jobs that have to end of some that suffice: from the last to the first, each one
+    that is not needed is spared."""
     for other in ended[::-1]:
         rest = [one for one in ended if one is not other]
         ended = rest if suffices(rest) else ended
-    return ended if suffices(ended) else []
+    return ended
 
 
 def mask(ranks: Iterable[int]) -> int:

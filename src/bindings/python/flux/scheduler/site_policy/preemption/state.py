@@ -332,8 +332,7 @@ class Part:
         unpinned: Collection[int] = (),
     ) -> bool:
         """Whether a promise that can be kept now would break in a trial, which is undone. It is
-        made on the pool itself: a copy of the plan may have to leave out promises, or bind them to
-        other ranks.
+        made on the pool itself, which costs less than a copy.
 
         Args:
             ends: id of a running job -> its end in the pool
