@@ -477,6 +477,10 @@ def test_configured_reservations():
             {"start": "2030-01-01", "duration": "1h", "nodes": 1, "users": "no such"},
             "users: there is no user 'no such'",
         ),
+        (
+            {"start": "2030-01-01", "duration": "1h", "requires": {"property": ["fast"]}},
+            "unknown constraint operator(s): ['property']",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_read_is_named_with_its_key(table, text):

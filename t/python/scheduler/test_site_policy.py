@@ -87,6 +87,11 @@ def test_a_misspelled_key_of_a_queue_is_doubted(loaded, key, hint):
             ],
         ),
         (
+            "topology",
+            {"rack": {"groups": {"a": "n[2-99999999999]"}}},
+            ["[topology.rack] groups.a='n[2-99999999999]': n[2-99999999999] not in this instance"],
+        ),
+        (
             "sharing",
             {"a": {"mode": "user", "properties": ["big"]}},
             ["[sharing.a] properties='big': no node has it"],

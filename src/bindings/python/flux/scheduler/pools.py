@@ -12,6 +12,7 @@ from math import inf
 from typing import Any, Callable, TypeVar
 
 from flux.hostlist import Hostlist
+from flux.resource.pool.hosts import elements
 from flux.resource.pool.masks import popcount, quote
 from flux.resource.request import Remembered, make_room
 from flux.resource.ResourcePool import ResourcePool
@@ -349,10 +350,18 @@ class RequestParser:
         return request
 
 
+#: Maximum number of hosts looked for one by one, at 10 microseconds each.
+MOST_MISSING_HOSTS = 20_000
+
+
 def missing_hosts(pool: ResourcePool, hosts: str) -> str:
-    """Return the hosts of a hostlist (RFC 29) that are not in the pool, as a hostlist."""
+    """Return the hosts of a hostlist (RFC 29) that are not in the pool, as a hostlist: all of it,
+    if it is too long to look for each."""
+    found = popcount(pool.ranks_matching({"hostlist": [hosts]}))
+    if sum(high - low + 1 for _, _, low, high, _ in elements(hosts)) > found + MOST_MISSING_HOSTS:
+        return hosts
     names = Hostlist(hosts)
-    if popcount(pool.ranks_matching({"hostlist": [hosts]})) == len(set(names)):
+    if found == len(set(names)):
         return ""
     missing = [name for name in names if not pool.ranks_matching({"hostlist": [name]})]
     return str(Hostlist(missing).encode()) if missing else ""

@@ -219,7 +219,7 @@ class Reservation:
         if every is not None and duration > parse_duration(every):
             raise ValueError(f"duration {entry['duration']} is longer than every={every}")
         nodes = keys.whole("nodes", least=1)
-        hosts, requires = ",".join(keys.names("hosts")) or None, keys.mapping("requires")
+        hosts, requires = ",".join(keys.names("hosts")) or None, keys.constraint("requires")
         if hosts is not None and not _is_hostlist(hosts):
             raise ValueError(f"hosts={hosts!r}: expected a hostlist such as node[1-4]")
         if nodes is not None and hosts is not None:

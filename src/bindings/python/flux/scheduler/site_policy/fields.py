@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, Callable
 
+from flux.resource.pool.constraint import parse_constraint
 from flux.scheduler.times import seconds_of
 
 
@@ -115,9 +116,14 @@ class Fields:
         except ValueError as exc:
             raise ValueError(f"{self._path}{key}: {exc}") from None
 
-    def mapping(self, key: str) -> dict[str, Any] | None:
-        """Return a nested table as it is, or None if the key is missing or the table empty."""
-        return self._take(key, lambda value: isinstance(value, dict), "a table") or None
+    def constraint(self, key: str) -> dict[str, Any] | None:
+        """Return a constraint (RFC 31), or None if the key is missing or the table empty."""
+        value = self._pop(key)
+        try:
+            parse_constraint(value)
+        except ValueError as exc:
+            raise ValueError(f"{self._path}{key}={value!r}: {exc}") from None
+        return value or None
 
     def table(self, key: str) -> Fields | None:
         """Return a nested table, or None if the key is missing."""
