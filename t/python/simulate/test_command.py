@@ -412,8 +412,8 @@ def test_no_run_outlives_the_command(signum):
         ("tune --model=lublin --seeds=3", "--seeds: each split of a model is a workload"),
         ("tune sample --R=R.json --nodes=3", "--nodes: the machine is that of --R"),
         (
-            "sample --nodes=99999999999",
-            "99,999,999,999 nodes, 1 cores and 0 GPUs a node (as given): more than",
+            "sample --nodes=1048577",
+            "1,048,577 nodes, 1 cores and 0 GPUs a node (as given): more than",
         ),
         (
             "sample --memory-per-node=lots",

@@ -311,6 +311,16 @@ def test_mixed_kinds_of_traces(tmp_path):
     assert len(Trace(dated, dated).workload().jobs) == 2
 
 
+def test_numbers_that_are_not_whole(tmp_path):
+    """A part of a node or GPU is one; an urgency is not rounded."""
+    head = "id,submit,run,limit,nodes,gpus,urgency\n"
+    records, source = read(write(tmp_path, head + "1,0,5,9,1.5K,0.5,16.0\n", "jobs.csv"))
+    assert [(one.request, one.urgency) for one in records] == [((1536, None, 1), 16)]
+    assert "1 job has a size that is not whole: rounded up" in "\n".join(source.notes.lines())
+    said = refusal(write(tmp_path, head + "1,0,5,9,1,0,16.5\n", "jobs.csv"))
+    assert said == "FILE:2: urgency 16.5: expected a whole number"
+
+
 def test_sizes_that_are_not_whole(tmp_path):
     records, source = read(write(tmp_path, PLAIN + "1,0,5,9,1.5\n2,0,5,9,2.0\n", "jobs.csv"))
     assert [record.request[0] for record in records] == [2, 2]

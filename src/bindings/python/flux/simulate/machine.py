@@ -2,6 +2,7 @@
 """The machine: an R, and the mapping of a trace's sizes to it."""
 
 from flux.resource.pool.explain import counted
+from flux.resource.pool.masks import RANK_LIMIT
 from flux.simulate.workload.record import OptionError
 from flux_engine.formats import idset, rset
 from flux_engine.resource.inventory import Inventory
@@ -39,8 +40,10 @@ def uniform(nodes, cores_per_node=1, gpus_per_node=0, source=""):
     text = f"a machine of {nodes:,} nodes, {cores_per_node:,} cores and {gpus_per_node:,} GPUs a node ({source})"
     if nodes < 1 or cores_per_node < 1 or gpus_per_node < 0:
         raise OptionError(f"{text}: not possible")
-    if nodes * (cores_per_node + gpus_per_node) > MOST_UNITS:
-        raise OptionError(f"{text}: more than {MOST_UNITS:,} cores and GPUs")
+    if nodes > RANK_LIMIT or nodes * (cores_per_node + gpus_per_node) > MOST_UNITS:
+        raise OptionError(
+            f"{text}: more than {RANK_LIMIT:,} nodes, or {MOST_UNITS:,} cores and GPUs"
+        )
     width = len(str(nodes - 1))
     names = [f"node{i:0{width}}" for i in range(nodes)]
     return Machine(rset.uniform(names, cores_per_node, gpus_per_node), source)

@@ -98,12 +98,18 @@ def moment(text):
     return (when if when.tzinfo else when.replace(tzinfo=datetime.timezone.utc)).timestamp()
 
 
-def whole(text):
-    """Parse a count, perhaps with a unit (``4K``). Raises ValueError if the text is not a count."""
+def amount(text):
+    """Parse a number of 0 or more, perhaps with a unit (``1.5K``). Raises ValueError if the text is
+    none."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is not a count")
-    return math.ceil(float(match.group(1)) * _UNITS[match.group(2)])
+    return float(match.group(1)) * _UNITS[match.group(2)]
+
+
+def whole(text):
+    """Parse a count, rounded up; see `amount`."""
+    return math.ceil(amount(text))
 
 
 def tres(text):
@@ -205,12 +211,13 @@ def _record(source, number, row):
     start = row.first("start", "starting_time")
     if start is not None:
         wait = max(0.0, moment(start) - submit)
-    urgency = row.first("urgency")
-    urgency = 16 if urgency is None else whole(urgency)
+    urgency = amount(row.first("urgency") or "16")
+    if urgency % 1:
+        raise ValueError(f"urgency {urgency}: expected a whole number")
     queue = (row.first("partition", "queue") or "").split(",")[0] or None
     user, group = row.first("user", "uid"), row.first("account", "bank", "group")
     return Job(
-        name or str(number), submit, run, limit, user=user, group=group, queue=queue, urgency=urgency,
+        name or str(number), submit, run, limit, user=user, group=group, queue=queue, urgency=int(urgency),
         status=status, request=request, wait=wait,
     )  # fmt: skip
 
@@ -269,10 +276,10 @@ def _size(row, notes, number):
         "ncpus", "alloccpus", "cores", "requested_number_of_resources", "requested_number_of_processors",
         "reqcpus",
     )  # fmt: skip
-    if any(text is not None and "." in text and float(text) % 1 for text in (nodes_text, cores)):
+    gpus = row.first("ngpus", "gpus")
+    if any(text is not None and amount(text) % 1 for text in (nodes_text, cores, gpus)):
         notes.count("jobs have a size that is not whole: rounded up", number)
     cores = whole(cores) if cores is not None else asked.get("cpu") or given.get("cpu")
-    gpus = row.first("ngpus", "gpus")
     gpus = whole(gpus) if gpus is not None else asked.get("gres/gpu") or given.get("gres/gpu") or 0
     if nodes and cores is not None and cores < nodes:
         notes.count("jobs have fewer cores than nodes: they get one core a node", number)
