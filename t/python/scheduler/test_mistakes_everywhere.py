@@ -144,7 +144,8 @@ MISTAKES = {
     "no argument": (module("def schedule():\n    pass"), r"Mine.schedule\(\) cannot be called .*: too many positional"),
     "an exception": (schedule("raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
     "an exception later": (schedule("yield", "raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
-    "an exit": (schedule("sys.exit(3)"), "SystemExit"),
+    "an exit": (schedule("sys.exit(3)"), r"schedule: this pass is lost\n[^$]*SystemExit: 3"),
+    "an exit in a hook": (module("def alloc(self, request, *args):\n    sys.exit(bool(request))"), r"alloc: ƒ\w+\n[^$]*SystemExit: True"),
     "a service that is not there": (schedule("self.handle.rpc('nobody.ask').get()"), "No service matching nobody.ask"),
     "a misspelled schedule()": (module("def shedule(self):\n    pass"), r"is never called: is schedule\(\) meant"),
     "a generator that is dropped": (

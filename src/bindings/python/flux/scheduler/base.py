@@ -668,7 +668,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
             request.userid = userid
             try:
                 self.alloc(request, jobid, priority, userid, t_submit, jobspec)
-            except Exception as exc:
+            except (Exception, SystemExit) as exc:
                 self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
                 if not request.finalized:
                     self._errors.guard("deny", request.deny, messages.error_note(exc))
@@ -687,7 +687,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
             if lost is not None:
                 R.remove_ranks(lost.ranks)
             self.free(jobid, R, final=final)
-        except Exception:
+        except (Exception, SystemExit):
             # Uncertain resources stay allocated: better idle until a reload than allocated twice.
             self._errors.report(f"free: {host.name_of(jobid)}", trace=True)
             return

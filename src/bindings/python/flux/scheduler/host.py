@@ -221,7 +221,7 @@ class ErrorReporter:
         try:
             function(*args)
             return True
-        except Exception:
+        except (Exception, SystemExit):
             self.report(what, trace=True)
             return False
 

@@ -275,6 +275,6 @@ class Responder:
             self._errors.report(f"{msg.topic}: cannot answer: {exc}")
 
 
-def error_note(error: Exception) -> str:
+def error_note(error: BaseException) -> str:
     """Return the note of a job that is denied for an exception in the scheduler."""
     return f"scheduler error: {type(error).__name__}: {error}"

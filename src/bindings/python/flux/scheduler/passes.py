@@ -90,7 +90,7 @@ class PassRunner:
         host: Host,
         requests: Requests,
         begin: Callable[[], Any],
-        ended: Callable[[Exception | None, float | None], None],
+        ended: Callable[[BaseException | None, float | None], None],
         pause: Callable[[float], float] | None = None,
     ) -> None:
         self.clock, self.requests = host.clock, requests
@@ -200,7 +200,7 @@ class PassRunner:
         if self.requests.to_sweep or self.requests.is_popped:
             self.requests.begin_step()
         self._running = True
-        error: Exception | None = None
+        error: BaseException | None = None
         wanted: Any = None
         generator = self.generator
         try:
@@ -219,7 +219,7 @@ class PassRunner:
                     )
                     wanted = None
                     generator.throw(TypeError(text))  # the traceback then ends in that line
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             self.generator, error = None, exc
             if generator is not None and isinstance(exc, StopIteration):
                 error = None
@@ -389,7 +389,7 @@ class Passes:
         self._seen = self.events
         return self.scheduler.schedule()
 
-    def _ended(self, error: Exception | None, seconds: float | None) -> None:
+    def _ended(self, error: BaseException | None, seconds: float | None) -> None:
         self._passed = self._seen
         if error is not None:
             self._failed(error)
@@ -403,7 +403,7 @@ class Passes:
         if self.changed is not None:
             self.changed()
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         self.errors.report("schedule: this pass is lost", error)
         if not self.when_empty:  # else the policy may keep its jobs elsewhere
             self.errors.guard("schedule", self.requests.put_back)
@@ -418,7 +418,7 @@ class Passes:
         self._forecast_not_before = now + seconds + rest
         return rest
 
-    def _forecast_ended(self, error: Exception | None, seconds: float | None) -> None:
+    def _forecast_ended(self, error: BaseException | None, seconds: float | None) -> None:
         if error is not None:
             self.errors.report("forecast: this forecast is lost", error)
         if self._forecast_again and self.forecasts is not None:
