@@ -85,8 +85,12 @@ POLICIES = [
 
 @pytest.mark.parametrize("text", POLICIES)
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_engines_agree(seed, text):
-    work = some_jobs(seed)
+@pytest.mark.parametrize("follows", [0.0, 0.3])
+def test_engines_agree(seed, text, follows):
+    work, chance = some_jobs(seed), random.Random(seed)
+    for index, job in enumerate(work.jobs):
+        if index and chance.random() < follows:
+            job.after = chance.randrange(index), chance.choice((None, 0.0, 5.0, 10.0))
     lean, _ = simulate_policy(work, text)
     whole, _ = simulate_policy(work, text, engine="instance")
     assert columns(lean) == columns(whole)
@@ -94,15 +98,20 @@ def test_engines_agree(seed, text):
     assert lean.allocated == whole.allocated
 
 
-def test_engines_agree_on_a_job_that_follows_another_and_one_that_is_due_then():
-    jobs = [Job(f"{number}", 10.0 * (number == 2), 10, 20, Shape(1, 1), 1) for number in range(3)]
-    jobs[1].after = 0, 0.0
+@pytest.mark.parametrize("think, due, starts", [(0.0, 10, [0, 20, 10]), (10.0, 20, [0, 30, 20])])
+def test_engines_agree_on_a_job_that_follows_another_and_one_that_is_due_then(think, due, starts):
+    """A job that arrives as the first one ends brings up the one that is due, in the second case."""
+    shape = Shape(1, 1)
+    jobs = [Job(f"{number}", due * (number == 2), 10, 20, shape, 1) for number in range(3)]
+    jobs[1].after = 0, think
+    if think:
+        jobs.insert(2, Job("between", 10.0, 5, 5, shape, 1))
     work = workload(jobs, uniform(1), "node")
     lean, whole = (
         simulate_policy(work, "sched-fifo", engine=engine)[0] for engine in ("lean", "instance")
     )
     assert columns(lean) == columns(whole)
-    assert list(lean.start) == [0.0, 20.0, 10.0]
+    assert [start for start, job in zip(lean.start, jobs) if job.id != "between"] == starts
 
 
 def test_engines_agree_on_jobs_that_wait_for_the_calendar():

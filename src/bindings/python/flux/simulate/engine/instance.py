@@ -204,10 +204,15 @@ class InstanceEngine(Engine):
         if self._coming:
             self._at(self.jobs[self._coming[0]].submit, self._arrive)
 
-    def _arrive(self):
-        now = self.kernel.time
-        while self._coming and self.jobs[self._coming[0]].submit + self.epoch <= now:
+    def _submit_due(self, *followers):
+        """Submit the jobs that are due by time, then followers that are due."""
+        while self._coming and self.jobs[self._coming[0]].submit + self.epoch <= self.kernel.time:
             self._submit(self._coming.popleft())
+        for index in followers:
+            self._submit(index)
+
+    def _arrive(self):
+        self._submit_due()
         if self.every is not None:
             self.every()
         if self.interrupted:
@@ -290,6 +295,6 @@ class InstanceEngine(Engine):
         self._done += 1
         for follower in self.followers.pop(index, ()):
             when = self.jobs[follower].submission_after(self.now)
-            self._at(when, lambda follower=follower: self._submit(follower))
+            self._at(when, lambda follower=follower: self._submit_due(follower))
         if self._done == len(self.jobs):
             self._stop()

@@ -233,18 +233,17 @@ class LeanEngine(Engine):
 
     def _submit(self, entry, index):
         if self.jobs[index].after is None:
-            self._await_next(entry)
+            self._await_next()
         self._arrived += 1
         active = self.manager.submit(self._arrived, index, self.jobs[index])
         if self.submitted is not None:
             self.submitted(active)
 
-    def _await_next(self, former=(None, None, None)):
-        """Schedule the next submission by time, if any: with the `former` one if at that instant."""
+    def _await_next(self):
+        """Schedule the next submission by time, if any: ahead of the followers of that instant."""
         for index in self._submissions:
             when = self.epoch + self.jobs[index].submit
-            serial = former[2] if when == former[0] else None
-            self._schedule(when, self._SUBMISSION, index, serial)
+            self._schedule(when, self._SUBMISSION, index, index - len(self.jobs))
             return
 
     def follow(self, index):
