@@ -14,6 +14,7 @@ XML.
 from __future__ import annotations
 
 import faulthandler
+import io
 import json
 import os
 import resource
@@ -22,7 +23,7 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Optional
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 # Limits on the child process of one document: libhwloc loops or exhausts memory on some. A topology
 # of 4,096 cores takes well under a second and 100 MB.
@@ -274,44 +275,28 @@ def _row(ffi: Any, lib: Any, obj: Any, parent: int | None, is_child: bool) -> Ro
 
 def _diagnose(data: bytes) -> str | None:
     """Return the fault of a document that did not load; None if its XML shows none."""
-    seen: dict[str, Any] = {
-        "root": None,
-        "version": "1.0",
-        "objects": 0,
-        "odd": None,
-        "processors": 0,
-    }
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        if seen["root"] is None:
-            seen["root"] = name
-            seen["version"] = attributes.get("version", "1.0")
-        elif name == "object":
-            seen["objects"] += 1
-            kind = attributes.get("type")
-            seen["processors"] += kind == "PU"
-            if kind not in OBJECT_TYPES and seen["odd"] is None:
-                seen["odd"] = kind
-
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = start
+    root, kinds = None, dict[Any, None]()
     try:
-        parser.Parse(data, True)
-    except expat.ExpatError as exc:
+        for _, element in ElementTree.iterparse(io.BytesIO(data), ("start",)):
+            if root is None:
+                root = element
+            elif element.tag == "object":
+                kinds[element.get("type")] = None
+    except ElementTree.ParseError as exc:
         return "it is empty" if not data.strip() else f"not well-formed XML: {exc}"
     except (LookupError, ValueError) as exc:
         return f"its encoding is not usable: {exc}"
-    if seen["root"] not in ("topology", "root"):
-        return f"its root element is <{seen['root']}>, not <topology>"
-    if not seen["version"].startswith(("1.", "2.")):
+    if root is None or root.tag not in ("topology", "root"):
+        return f"its root element is <{root.tag if root is not None else ''}>, not <topology>"
+    version = root.get("version", "1.0")
+    if not version.startswith(("1.", "2.")):
         return (
-            f"format {seen['version']} is not one that libhwloc 2 reads: export it with"
+            f"format {version} is not one that libhwloc 2 reads: export it with"
             " 'lstopo --export-xml-flags v2'"
         )
-    if not seen["objects"]:
+    if not kinds:
         return "it has no objects"
-    if seen["odd"] is not None:
-        return f"unknown object type '{seen['odd']}'"
-    if not seen["processors"]:
-        return "the machine has no processors"
-    return None
+    odd = next((kind for kind in kinds if kind not in OBJECT_TYPES), None)
+    if odd is not None:
+        return f"unknown object type '{odd}'"
+    return None if "PU" in kinds else "the machine has no processors"
