@@ -3,22 +3,19 @@
 
 import csv
 import random
-from datetime import timezone
 from types import SimpleNamespace
-from zoneinfo import ZoneInfo
 
 import pytest
 from command_runner import flux, flux_here
 from shared import seeds
 from test_engines import rows_of
 
-from flux.scheduler.site_policy.budgets import period_of
 from flux.simulate import policy
 from flux.simulate.checking import Schedule
 from flux.simulate.job import Job, Shape, jobspec
 from flux.simulate.machine import uniform
 from flux.simulate.run import Settings, simulate
-from flux.simulate.site_check import _period, broken, exceeded, overdrawn, strangers, tables_of
+from flux.simulate.site_check import broken, exceeded, overdrawn, strangers, tables_of
 from flux.simulate.workload.build import Workload
 from flux.simulate.workload.record import Notes
 from flux_engine.formats import idset
@@ -197,14 +194,6 @@ def test_budgets(begin, most, found):
     budget = {"per": "bank", "period": "day", "zone": "UTC", "max": {"node-hours": most}}
     text = overdrawn(jobs, {"one": {**budget, "banks": [""]}}, "node", {}, 0, (24 - begin) * hour)
     assert text is found or text == f"budget one: all: {found}"
-
-
-@pytest.mark.parametrize("period", ["day", "week", "month", "quarter", "year"])
-def test_periods_are_those_of_the_scheduler(period):
-    for day in range(0, 800, 11):
-        for zone, name in ((timezone.utc, "UTC"), (ZoneInfo("Europe/Berlin"), "Berlin")):
-            when = 1e9 + 86400 * day
-            assert tuple(_period(period, zone, when)) == period_of(period, zone, when), name
 
 
 @pytest.mark.parametrize(

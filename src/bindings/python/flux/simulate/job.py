@@ -5,7 +5,7 @@ import copy
 import itertools
 from typing import NamedTuple, Optional
 
-from flux_engine.formats import fsd
+from flux.scheduler.times import seconds_of
 
 #: `Job.limit` of a job without a limit.
 NO_LIMIT = 0
@@ -124,16 +124,6 @@ def system_of(job):
     """Return the system attributes of the trace's jobspec for a job, or {}. Treat as read-only."""
     given = (job.extra or {}).get("jobspec")
     return (given and given.get("attributes", {}).get("system")) or {}
-
-
-def seconds_of(value):
-    """Return the seconds of a number or an FSD, or None if it is neither."""
-    if isinstance(value, str):
-        try:
-            return fsd.parse(value)
-        except ValueError:
-            return None
-    return None if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
 
 
 def max_wait(job):

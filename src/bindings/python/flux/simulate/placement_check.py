@@ -6,7 +6,7 @@ It is checked from the written jobs and the groups of the configuration, without
 records.
 """
 
-from flux.simulate.job import seconds_of
+from flux.scheduler.times import seconds_of
 from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import hostlist, idset, rset
 
@@ -75,7 +75,6 @@ def misplaced(row, topology, cores_per_node, any_node=True):
         return None
     if wanted.get("mode", "required") == "required":
         return f"it requires {spread}"
-    # 0 if it is not of RFC 23 (weeks), which is not checked
     waited, wait = row.start - row.submit, seconds_of(wanted.get("wait", 0)) or 0
     if not any_node or waited >= wait - GRAIN or not _possible(len(nodes), members, wanted):
         return None

@@ -7,20 +7,16 @@ checked, since the files do not have the properties of nodes.
 """
 
 from collections import Counter
-from datetime import date, datetime, time, timedelta, timezone
 
+from flux.scheduler.site_policy.budgets import period_of
 from flux.scheduler.site_policy.counting import PER
+from flux.scheduler.site_policy.sharing import MODES
+from flux.scheduler.times import zone_named
 from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import idset
 
 #: Tables checked.
 TABLES = ("limits", "budgets", "licenses", "sharing")
-
-#: Length of budget periods in months.
-MONTHS = {"month": 1, "quarter": 3, "year": 12}
-
-#: Modes of sharing, the strictest last.
-MODES = ("free", "bank", "user", "node")
 
 
 def tables_of(config):
@@ -188,11 +184,7 @@ def _first_overdraft(rows, budget, unit, cores, epoch):
     """Return the first time at which the jobs, run to their limits, could exceed a budget, in
     words, or None."""
     most = {what: 3600 * hours for what, hours in budget["max"].items()}
-    zone = budget.get("zone")
-    if zone:
-        import zoneinfo
-
-        zone = timezone.utc if zone == "UTC" else zoneinfo.ZoneInfo(zone)
+    zone = budget.get("zone") and zone_named(budget["zone"])
     begin, end, used, running = 0, float("-inf"), {}, {}
 
     def amounts(held, until):
@@ -202,7 +194,7 @@ def _first_overdraft(rows, budget, unit, cores, epoch):
     for sign, row in changes_of(rows):
         now = row.start if sign > 0 else row.end
         if now >= end:
-            begin, end = (one - epoch for one in _period(budget["period"], zone, epoch + now))
+            begin, end = (one - epoch for one in period_of(budget["period"], zone, epoch + now))
             used = {}
         if sign < 0:
             for what, amount in amounts(running.pop(row.id), now).items():
@@ -220,17 +212,3 @@ def _first_overdraft(rows, budget, unit, cores, epoch):
             if taken > most[what] + 1:
                 return f"{taken / 3600:.2f} of {most[what] / 3600:g} {what} taken when job {row.id} started at {row.start:g} s"
     return None
-
-
-def _period(kind, zone, when):
-    """Return begin and end of the period that includes a time; all in seconds since the epoch."""
-    day = datetime.fromtimestamp(when, zone).date()
-    if kind in MONTHS:
-        months = MONTHS[kind]
-        first = (12 * day.year + day.month - 1) // months * months
-        days = [date(one // 12, one % 12 + 1, 1) for one in (first, first + months)]
-    else:
-        length = {"day": 1, "week": 7}[kind]
-        day -= timedelta(days=day.weekday() % length)
-        days = [day, day + timedelta(days=length)]
-    return [datetime.combine(one, time(), zone).timestamp() for one in days]
