@@ -30,7 +30,7 @@ for path in (
         sys.path.insert(0, path)
 
 import payloads  # noqa: E402
-from peers import R, Rig, jobspec  # noqa: E402
+from peers import R, Rig, check_requests, jobspec  # noqa: E402
 
 MODULES = {
     "sched-fifo": ("queue-depth=unlimited",),
@@ -216,8 +216,7 @@ class Campaign:
                 f"{self.module} has ended: {rig.task.failure!r}; {rig.logged(settle=False)[-3:]}"
             )
         rig.sched.resources._check()
-        rig.sched._requests._check()
-        rig.sched.admission.deferred._check()
+        check_requests(rig.sched)
         for line in rig.logged(settle=False)[self.lines :]:
             # R in hello and a policy's own code may have any fault, which is logged in full.
             if "\nTraceback" in line and line.split("\n")[0] in payloads.SCHEMAS:

@@ -17,6 +17,7 @@ import runpy
 from pathlib import Path
 
 from flux.idset import IDset
+from flux.scheduler import states
 from flux.scheduler.projection.player import ENDING_S
 from flux.scheduler.testing import FakeInstance, jobspec
 from flux.scheduler.testing import make_R as R
@@ -59,15 +60,50 @@ def loaded(policy, *args, **keys):
     return instance
 
 
+def check_requests(sched):
+    """Check that a scheduler's table of requests, its queue and its deferred jobs are as the states of
+    the jobs say."""
+    table = sched._requests
+    for jobid, request in table._open.items():
+        assert request.jobid == jobid and request.table is table, f"{jobid}: wrong entry"
+        assert request.state == states.OPEN and not request.finalized, f"{jobid}: {request.state}"
+        assert request.job is None or request.job.request is request, f"{jobid}: wrong job"
+        assert table.state_of(jobid) in (states.QUEUED, states.DEFERRED), (
+            f"{jobid}: {table.state_of(jobid)}"
+        )
+    for jobid, state in table._states.items():
+        assert state in states.JOB.moves and state != states.UNKNOWN, f"{jobid}: {state}"
+        assert (state == states.RUNNING) != (jobid in table), f"{jobid}: {state}, request open"
+    running = list(table._states.values()).count(states.RUNNING)
+    assert running == table.running, f"{running} jobs hold resources, counted {table.running}"
+    for job in table.to_sweep:
+        assert job.request.state != states.OPEN, f"{job}: noted as answered, and is open"
+    for job in table.queue.settle():
+        assert job.request.state == states.OPEN or job in table.to_sweep, (
+            f"queued after answer: {job}"
+        )
+        assert table.state_of(job.jobid) != states.DEFERRED, f"deferred, and in the queue: {job}"
+    if not hasattr(sched, "admission"):
+        return
+    deferred = sched.admission.deferred
+    groups = [group for found in deferred._waiting.values() for group in found.values()]
+    waiting = {job.jobid for group in groups for job in group}
+    assert waiting == set(deferred.by_id), f"{waiting} wait, {set(deferred.by_id)} are deferred"
+    listed = deferred.jobs.to_list()
+    assert listed == sorted(listed) and len(listed) == len(deferred.by_id)
+    for jobids, state in ((deferred.by_id, states.DEFERRED), (deferred.requeued, states.QUEUED)):
+        for jobid in jobids:
+            assert table.state_of(jobid) == state, f"{jobid}: {table.state_of(jobid)}, not {state}"
+
+
 def check_tables(instance):
     """Check that all tables of a scheduler agree, without entries of jobs that have left, and that
     the use is within the firm limits of a site."""
     instance.run_until_idle()
     sched = instance.scheduler
-    sched._requests._check()
+    check_requests(sched)
     sched.resources.check()
     if hasattr(sched, "admission"):
-        sched.admission.deferred._check()
         rules = {rule.name: rule for rule in sched.admission.rules}
         limits = rules["limit"].uses.values() if "limit" in rules else ()
         firm = [use for use in limits if not use.entry.soft]

@@ -6,7 +6,7 @@ import errno
 import sys
 
 import pytest
-from peers import Guide, R, Rig, jobspec
+from peers import Guide, R, Rig, check_requests, jobspec
 
 ERR = 3
 
@@ -367,7 +367,7 @@ def test_a_success_that_cannot_be_sent_denies_the_job_and_frees_its_resources():
     assert rig.started() == [2]
     assert rig.sched.stats_get()["errors"] == 1
     assert rig.logged(ERR)[0].startswith("alloc_success: ƒ2\nTraceback")
-    rig.sched._requests._check()
+    check_requests(rig.sched)
     rig.free(2)
     rig.alloc(1, jobspec(1))  # it may be asked for again
     assert [answer["type"] for answer in rig.answers(1)] == [2, 2]

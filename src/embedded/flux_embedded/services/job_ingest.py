@@ -58,11 +58,10 @@ def validate(jobspec):
 
 
 class IdGenerator:
-    """Job ids (RFC 19): 40 bits of milliseconds since the start, 14 of generator, 10 of sequence."""
+    """Job ids (RFC 19): 40 bits of milliseconds since the start, 14 of generator, which are 0, 10 of sequence."""
 
-    def __init__(self, epoch, generator=0):
+    def __init__(self, epoch):
         self._epoch = epoch
-        self._generator = generator
         # The first id is 1, not 0, which too much code takes as "none".
         self._ms = 0
         self._seq = 0
@@ -82,7 +81,7 @@ class IdGenerator:
             self._seq += 1
         else:
             self._ms, self._seq = self._ms + 1, 0
-        return self._ms << 24 | self._generator << 10 | self._seq
+        return self._ms << 24 | self._seq
 
 
 class JobIngest(Service):

@@ -174,20 +174,6 @@ class DeferredJobs:
                 if not groups:
                     del self._waiting[rule, deferral.key]
 
-    def _check(self) -> None:
-        """Compare the deferred jobs with their states. Raises AssertionError if they differ."""
-        groups = [group for found in self._waiting.values() for group in found.values()]
-        waiting = {job.jobid for group in groups for job in group}
-        assert waiting == set(self.by_id), f"{waiting} wait, {set(self.by_id)} are deferred"
-        listed = self.jobs.to_list()
-        assert listed == sorted(listed) and len(listed) == len(self.by_id)
-        for jobid in self.by_id:
-            state = self._requests.state_of(jobid)
-            assert state == "deferred", f"{jobid}: deferred, and {state}"
-        for jobid in self.requeued:
-            state = self._requests.state_of(jobid)
-            assert state == "queued", f"{jobid}: queued again, and {state}"
-
 
 #: Id of a job that is not submitted.
 TRIAL_ID = FIRST_ID + 1

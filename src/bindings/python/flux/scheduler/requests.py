@@ -10,7 +10,7 @@ before any other code of the policy runs (`Requests.sweep`, `Requests.end_step`)
 
 `flux.scheduler.states` has the states of requests and jobs, and their transitions. A job that was
 denied, or whose request was withdrawn, is unknown, and may be requested again. A second request for
-a job that is not is ignored. `Requests._check` compares the table with these rules.
+a job that is not is ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.host import name_of
 from flux.scheduler.states import (
-    DEFERRED,
     JOB,
     OPEN,
     QUEUED,
@@ -689,21 +688,3 @@ class Requests:
             self.to_sweep.clear()
         else:
             self.sweep()
-
-    def _check(self) -> None:
-        """Compare the table with the states. Raises AssertionError if they differ."""
-        for jobid, request in self._open.items():
-            assert request.jobid == jobid and request.table is self, f"{jobid}: wrong entry"
-            assert request.state == OPEN and not request.finalized, f"{jobid}: {request.state}"
-            assert request.job is None or request.job.request is request, f"{jobid}: wrong job"
-            assert self.state_of(jobid) in (QUEUED, DEFERRED), f"{jobid}: {self.state_of(jobid)}"
-        for jobid, state in self._states.items():
-            assert state in JOB.moves and state != UNKNOWN, f"{jobid}: {state}"
-            assert (state == RUNNING) != (jobid in self._open), f"{jobid}: {state}, request open"
-        running = sum(1 for state in self._states.values() if state == RUNNING)
-        assert running == self.running, f"{running} jobs hold resources, counted {self.running}"
-        for job in self.to_sweep:
-            assert job.request.state != OPEN, f"{job}: noted as answered, and is open"
-        for job in self.queue.settle():
-            assert job.request.state == OPEN or job in self.to_sweep, f"queued after answer: {job}"
-            assert self.state_of(job.jobid) != DEFERRED, f"deferred, and in the queue: {job}"

@@ -42,6 +42,7 @@ from flux.scheduler.policies.by_rank import (
 from flux.scheduler.policies.latest_starts import VOID_CAUSES, LatestStarts, StoredLatestStarts
 from flux.scheduler.queue import in_steps
 from flux.scheduler.times import iso_time
+from flux.scheduler.walk import entry_of
 
 if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
@@ -584,8 +585,4 @@ class BackfillByLatestStart(BackfillByRank):
 
 def in_queue_order(jobs: Iterable[PendingJob]) -> Generator[None, None, Iterable[PendingJob]]:
     """Return jobs in queue order; a generator that yields at intervals."""
-
-    def key(job: PendingJob) -> Any:
-        return job.order, job.jobid, job
-
-    return (yield from in_steps(list(jobs), key))
+    return in_steps(list(jobs), entry_of)

@@ -78,12 +78,6 @@ class Played(NamedTuple):
         return self.safe - self.likely + LEAST_WIDTH_S
 
 
-def _to_expect(misses: list[float], share: float) -> float:
-    """Return the quantile of future misses: the next one adds to the sample, and may be the
-    largest."""
-    return sorted(misses)[math.ceil(share * (len(misses) + 1) - 1e-9) - 1]
-
-
 class Calibration:
     """Recent misses: one per user and `BURST_S`."""
 
@@ -113,10 +107,11 @@ class Calibration:
         if limits is not None:
             unknown = min(unknown, (limits - played.likely) / played.width)
         supposed = known + [unknown] * (LEAST_MISSES - len(known))
-        likely = played.likely + (_to_expect(known, LIKELY) if known else 0.0) * played.width
-        return Played(
-            likely, max(likely, played.likely + _to_expect(supposed, SAFE) * played.width)
-        )
+        # The next miss adds to the sample, and may be the largest.
+        middle = quantile([*known, inf], LIKELY) if known else 0.0
+        likely = played.likely + middle * played.width
+        safe = played.likely + quantile([*supposed, inf], SAFE) * played.width
+        return Played(likely, max(likely, safe))
 
     def stored(self) -> list[Any]:
         """Return the misses for JSON: user id, interval, miss; the latest is last."""
