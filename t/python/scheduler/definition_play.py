@@ -11,6 +11,8 @@ from math import inf
 from typing import NamedTuple
 
 from definition_preemption import AFTER, GRACE, WAIT, Evictions, note_searches
+from definition_use import CONFIG as CONFIG_OF_USE
+from definition_use import DAY_S, TO_MIDNIGHT, UseOverTime
 from peers import Simulation, jobspec, machine
 
 from flux.resource.plan.availability import Availability, Demand, Use
@@ -74,6 +76,7 @@ CONFIG = {
     },
 }
 CONFIG["preferred"] = CONFIG["racks"]
+CONFIG.update(CONFIG_OF_USE)
 for feature, grace in (("preemption", 0.0), ("grace", GRACE)):
     standby = {"queues": ["standby"], "after": AFTER, "wait": WAIT, "grace": grace}
     CONFIG[feature] = {
@@ -336,9 +339,11 @@ def play(case, jobs, changes, ask):
     if {"preemption", "grace"} & {*case.features}:
         note_searches(rig.rule("preemption"), searches)
     rig.settle()
+    if "budgets" in case.features:
+        rig.wait(DAY_S - TO_MIDNIGHT - rig.now % DAY_S)
     begin, said = rig.now, None
     for name, one in zip(WINDOWS, windows_of(changes)):
-        every = {"every": f"{EVERY}s"} if "repeats" in case.features else {}
+        every = {"every": f"{every_of(case)}s"} if "repeats" in case.features else {}
         rig.reserve(name, begin + one.at, one.value, one.number, **every)
     for jobid, job in in_time(jobs, changes):
         if begin + job.at > rig.now:
@@ -351,10 +356,20 @@ def play(case, jobs, changes, ask):
             said = rig.answer("when", jobspec=job.spec)
             rig.client.userid = 0
         rig.enter(jobid, job, rig.now)
-    rig.wait(40000)
+    rig.wait(length(case))
     assert not rig.logged(3), rig.logged(3)
     ranks = {jobid: rig.ranks(jobid) for jobid in rig.begun}
     return Played(dict(rig.begun), ranks, begin, said, searches)
+
+
+def every_of(case):
+    """Seconds between the windows of a reservation that repeats."""
+    return int(DAY_S) if "budgets" in case.features else EVERY
+
+
+def length(case):
+    """Seconds of a history after its last event."""
+    return 10 * DAY_S if "budgets" in case.features else 40000.0
 
 
 def in_time(jobs, changes):
@@ -367,7 +382,7 @@ def windows_of(changes):
     return [one for one in changes if one.kind == "window"]
 
 
-class Player(Evictions):
+class Player(Evictions, UseOverTime):
     """Plays a history by the definition.
 
     Args:
@@ -421,12 +436,13 @@ class Player(Evictions):
             for bank in "ab":
                 most, of = (20 // CORES, None) if self.state.lines else (20, 0)
                 self.state.counters[f"cores {bank}"] = Counter(most, of, is_assured=True)
+        self.begin_use(CORES)
         #: by reservation, its windows, the active or next one first
         self.windows = {}
         for name, one in zip(WINDOWS, windows):
             where = dict.fromkeys(members(one.number), has)
             times = TIMES if "repeats" in case.features else 1
-            starts = [begin + one.at + at * EVERY for at in range(times)]
+            starts = [begin + one.at + at * every_of(case) for at in range(times)]
             self.windows[name] = [Use(at, at + one.value, None, where) for at in starts]
             if times > 1:
                 self.windows[name][-1].end = inf  # as many as planned
@@ -477,8 +493,9 @@ class Player(Evictions):
             self.came[jobid] = self.now
         limit = request.duration or inf
         takes = dict(system.get("licenses", {}))
+        cores = demand.count * (1 if self.state.lines else CORES if demand.whole else each[0])
+        takes.update(self.hours_of(arrival, demand, cores))
         if "limits" in self.case.features:
-            cores = demand.count * (1 if self.state.lines else CORES if demand.whole else each[0])
             least = demand.count
             if not (self.state.lines or demand.per_node):
                 by_rank = self.pool.slots_by_rank(shape)
@@ -604,14 +621,18 @@ class Player(Evictions):
             times += [self.due[job.id] for job in state.pending if job.id in self.due]
             times += [one.time for one in self.searches[:1]]
             times += [one.deadline for one in self.evictions if not one.is_over]
+            times += [self.sort_at, self.period_at if state.running or coming else inf]
             self.now = state.now = min([*times, *wakes])
             is_woken = self.now in wakes
+            if self.midnight <= self.now:
+                self.begin_day()
             for window in [one for one in state.windows if one.end <= self.now]:
                 state.windows.remove(window)
                 self.move_members(window)
             have_ended = False
             for job in [job for job, end in ends.items() if end <= self.now]:
-                del ends[job], state.running[job]
+                del ends[job]
+                self.note_end(job, state.running.pop(job))
                 self.pool.free(job.id) if state.choose else None
                 is_woken = have_ended = True
             is_woken |= self.go_on(have_ended)
@@ -625,10 +646,13 @@ class Player(Evictions):
                         self.change(one)
                     else:
                         self.jobs[jobid] = one
-                        state.pending.append(self.job(jobid))
+                        job = self.job(jobid)
+                        job.share = self.share(job)
+                        state.pending.append(job)
                 for job in list(state.pending):
                     if self.due.get(job.id, inf) <= self.now:
                         self.prefer_no_more(job)
+            self.keep_order()
             due = any(job.latest <= self.now for job in state.pending)
             if not (is_woken or due or state.freed or len(state.pending) > before):
                 continue  # a change that concerns no job
@@ -642,7 +666,7 @@ class Player(Evictions):
                 ends[job] = self.jobs[job.id].end(self.now, end)
             if state.choose is not None:
                 self.follow()
-            wakes = self.wakes()
+            wakes = {time for time in self.wakes() if time < self.begin + length(self.case)}
         return self.starts
 
     def move_members(self, window):
@@ -666,6 +690,7 @@ class Player(Evictions):
             when, came, promise = self.held_at.pop(one.number)
             self.waited[one.number] = self.waited.get(one.number, 0.0) + when - came
             job = self.job(one.number)
+            job.share = self.share(job)
             state.pending.append(job)
             if promise is not None:
                 state.put_back({job: promise})
@@ -683,7 +708,8 @@ class Player(Evictions):
             start, use = self.starts[job.id], state.running[job]
             end = self.jobs[job.id].moved_end(start, self.now, one.value)
             if end is not None:
-                is_later, use.end, state.freed = end > use.end, end, True
+                is_later, state.freed = end > use.end, True
+                use.end = job.until = end
                 self.ends[job] = max(self.now, self.jobs[job.id].end(start, end))
                 if is_all and is_later:
                     state.put_back(state.promises)
@@ -736,7 +762,7 @@ class Player(Evictions):
         else:
             del state.totals[rank]
             self.pool.mark_down(str(rank))
-        self.ask_refused()
+        self.ask_refused(have_moved=False)
         for job in state.pending:
             job.is_possible = self.is_possible(job.demands)
         if one.kind == "down":
@@ -751,11 +777,13 @@ class Player(Evictions):
             for job in list(state.promises):
                 state.drop(job)
 
-    def ask_refused(self):
-        """Have the next pass examine all jobs, the refused ones too."""
+    def ask_refused(self, have_moved=True):
+        """Have the next pass examine all jobs, the refused ones too; if only the order has changed, not
+        those over a budget."""
         self.state.freed = True
-        for job in self.state.pending:
-            job.was_refused, job.is_refused = job.is_refused, False
+        for job in filter(self.state.may_be_offered, self.state.pending):
+            if not (have_moved and job.offer):
+                job.was_refused, job.is_refused = job.is_refused, False
 
     def moved(self, job):
         """Take a job's promise back, except of a latest start: its place in the queue, or request, has
@@ -787,6 +815,7 @@ class Player(Evictions):
             times, late = [use.start for use in state.promises.values()], LATE_S
         found = {time + late for time in times if self.now < time < inf}
         times = [time for window in state.windows for time in (window.start, window.end)]
+        times += self.budget_wakes()
         return found | {time for time in times if self.now < time < inf}
 
 

@@ -224,7 +224,8 @@ class Evictions:
             use = Use(-inf, self.now + job.limit, None, where, job.demands[0].claim)
             if job in state.pending:
                 state.pending.remove(job)
-            state.running[job], job.began = use, self.now
+            state.running[job] = use
+            job.began, job.until = self.now, self.now + job.limit
         elif not eviction.is_over:
             was_pending = job in state.pending
             if self.case.policy in ("rank", "candidates"):

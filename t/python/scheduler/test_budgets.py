@@ -148,6 +148,20 @@ def test_all_come_back_with_the_next_period(policy, args):
     assert not rig.logged(3)
 
 
+@under("fifo", "promise-all")
+def test_a_job_that_the_next_period_is_too_small_for_holds_up_no_other(policy, args):
+    rig = load(policy, args)
+    rig.wait(21 * HOUR)
+    submit(rig, 1, 7)  # six hours of it after midnight
+    submit(rig, 2, 2, nodes=4)
+    submit(rig, 3, 8, bank="blue")
+    rig.wait(0.9 * HOUR)
+    assert rig.started() == [1]
+    rig.wait(0.2 * HOUR)
+    assert rig.started() == [1, 3]
+    assert reason(rig, 2).startswith("budget bank: bank red has taken 6.0 of 8 node-hours")
+
+
 def test_a_job_without_a_time_limit_takes_the_rest_of_the_period():
     rig = load(bank={**BANK, "max": {"node-hours": 30}})
     submit(rig, 1, None)

@@ -109,7 +109,7 @@ def test_recorded_schedule(policy):
 FEATURES = (
     "limits", "licenses", "planned", "sharing", "racks", "max-wait", "gpus", "memory", "constraints", "priorities",
     "no-limit", "reservation", "order", "urgency", "holds", "updates", "late", "down", "preferred", "windows",
-    "repeats", "booked", "preemption", "grace",
+    "repeats", "booked", "preemption", "grace", "budgets", "fairshare",
 )  # fmt: skip
 
 
@@ -293,6 +293,10 @@ rank nodes preemption: 6
 rank parts tree preemption: 1
 depth parts preemption no-limit: 102
 none parts tree preemption no-limit: 103
+candidates nodes tree budgets: 3
+fifo nodes budgets: 6
+fifo parts tree fairshare: 2 7
+all parts tree order booked: 0
 """
 
 

@@ -177,6 +177,16 @@ def test_a_user_that_comes_is_placed_by_the_use_of_now_however_long_the_period(p
     assert order(rig) == [3, 2]
 
 
+def test_a_user_that_no_job_of_waited_is_placed_by_the_use_of_now():
+    rig = load(period="1h")
+    submit(rig, {1: 500}, slots=12)
+    rig.wait(100)
+    rig.alloc({2: jobspec(4), 3: jobspec(4)}, userid=500)
+    rig.alloc(4, jobspec(4), userid=600)
+    rig.settle()
+    assert rig.started() == [1, 4]
+
+
 def test_an_order_of_the_schedulers_own_counts_instead():
     class Own(Fifo):
         def order(self, job):

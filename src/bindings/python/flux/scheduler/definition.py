@@ -46,6 +46,7 @@ class Counter(NamedTuple):
     unit: Optional[int] = None  # index in amounts; `RANKS`: different ranks; None: `Job.takes`
     planned: bool = False  # promised together with ranks, as nodes are
     is_assured: bool = False  # jobs behind a promised one leave its part (`State.assure`)
+    period: Optional[tuple[float, float]] = None  # of a budget: units count times seconds in it
 
 
 @dataclass(eq=False)
@@ -55,7 +56,8 @@ class Job:
     id: int
     demands: tuple[Demand, ...]  # alternatives: anywhere, or in one of the racks
     limit: float = inf  # seconds; infinity: none
-    order: float = 0.0  # the lowest goes first; then rank, then id
+    order: float = 0.0  # the lowest goes first; then share, rank, id
+    share: tuple[float, ...] = ()  # the use of its bank and of its user, by their shares
     wants: int = -1  # ranks it could use; jobs with common ones take turns; order=strict: all
     is_possible: bool = True  # on the ranks that are up
     submit: float = 0.0
@@ -65,6 +67,7 @@ class Job:
     class_rank: float = inf  # of its preemption class; jobs of a lower one may be preempted for it
     after: float = 0.0  # seconds of its run before it may be preempted
     began: float = 0.0
+    until: float = inf  # its end by limit, or that of its window
     rank: Callable[[float], float] = lambda now: 0.0
     candidate_rank: Callable[[float], float] = lambda now: 0.0
     is_new: bool = True  # no pass has examined it
@@ -72,6 +75,12 @@ class Job:
     was_aside: bool = False
     is_refused: bool = False  # its place would exceed a limit: it waits until a job ends
     was_refused: bool = False
+    offer: Optional[Use] = None  # that place, if the limit is a budget
+
+    @property
+    def position(self) -> tuple[float, tuple[float, ...], int]:
+        """Its place in the queue, without ranks."""
+        return self.order, self.share, self.id
 
     def use(self, start: float, end: float, demand: Optional[Demand] = None) -> Use:
         """Return a use of it, without ranks."""
@@ -93,6 +102,7 @@ class State:
     begun: list[Use] = field(default_factory=list)  # windows that had begun then
     freed: bool = True  # a pass examines all jobs, since some may start now; else only new ones
     counters: dict[str, Counter] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)  # of budgets, by jobs that have ended
     policy: str = "promise"  # "strict" (sched-fifo), "promise", "all"
     depth: float = 1  # number of jobs that are promised a start
     keeps_promises: bool = True  # guarantee=kept; False with rank= and candidates=
@@ -117,7 +127,7 @@ class State:
         self.freed |= came_free or any(-inf < use.start <= now for use in promised)
         for job in self.pending if came_free else ():
             job.is_aside &= job.window is None  # one with a window waits for any to end or begin
-            if self.ran - before or job.window is not None:
+            if self.ran - before and self.may_be_offered(job) or job.window is not None:
                 job.was_refused, job.is_refused = job.is_refused, False
         while True:
             late = [j for j in self.pending if j.latest <= now and (self.is_done or not j.is_new)]
@@ -163,7 +173,7 @@ class State:
                 self.examine(job)
             if job in self.pending and job not in self.promises and not job.is_aside:
                 self.waiting |= job.wants
-        for job in sorted(rest, key=lambda job: (job.candidate_rank(self.now), job.order, job.id)):
+        for job in sorted(rest, key=lambda job: (job.candidate_rank(self.now), job.position)):
             self.start(job)
 
     def examine(self, job: Job) -> None:
@@ -196,7 +206,7 @@ class State:
         """Promise new jobs their latest starts, start jobs whose latest start has come, then others
         by rank."""
         now, queue = self.now, sorted(self.pending, key=self.turn)
-        by_order = sorted(queue, key=lambda job: (job.order, job.id))
+        by_order = sorted(queue, key=lambda job: job.position)
         is_late = any(use.end <= now for use in self.running.values())
         self.put_back({job: use for job, use in self.promises.items() if use.end <= now})
         new = [one for one in by_order if one.window is None and (self.freed or one.is_new)]
@@ -266,7 +276,7 @@ class State:
 
     def put_back(self, promises: dict[Job, Use]) -> None:
         """Promise jobs the same times again, in order; then others to those without room."""
-        jobs = sorted(promises, key=lambda job: (job.order, job.id))
+        jobs = sorted(promises, key=lambda job: job.position)
         starts = {job: max(promises[job].start, self.now) for job in jobs}
         for job in jobs:
             self.drop(job)
@@ -280,9 +290,9 @@ class State:
 
     # -- the queue ---------------------------------------------------------------------------------
 
-    def turn(self, job: Job) -> tuple[float, float, int]:
+    def turn(self, job: Job) -> tuple[float, tuple[float, ...], float, int]:
         """Return the sort key of the queue."""
-        return job.order, job.rank(self.now), job.id
+        return job.order, job.share, job.rank(self.now), job.id
 
     def ahead(self, job: Job) -> list[Job]:
         """Return the promised jobs ahead of one that could use the same ranks."""
@@ -403,7 +413,9 @@ class State:
             for use, where in found:  # a valid proof even if the job does not start
                 use.where = where
             use = found[0][0]
-            job.is_aside = job.is_refused = self.is_over(job, use.where)
+            over = self.is_over(job, use)
+            job.is_aside = job.is_refused = over is not None
+            job.offer = use if over and over.period else None
             for other in self.pending if job.is_refused else []:
                 if (other.demands, other.takes, other.limit) == (job.demands, job.takes, job.limit):
                     other.is_refused |= other.is_aside and other.was_refused  # as this one
@@ -412,7 +424,8 @@ class State:
                 use.demand = None
                 if window is None and not is_on_time:
                     use.end = now + job.limit
-                self.running[job], job.began = use, now
+                job.began, job.until = now, min(now + job.limit, window.end if window else inf)
+                self.running[job] = use
                 self.pending.remove(job)
                 return True
         if job.window is not None:
@@ -533,30 +546,55 @@ class State:
 
     # -- limits and licences -----------------------------------------------------------------------
 
-    def used(self, name: str, *more: tuple[Job, Where]) -> float:
+    def used(self, name: str, *more: tuple[Job, Use]) -> float:
         """Return the use of a counter by running jobs, and by `more`."""
-        unit = self.counters[name].unit
-        jobs = [(o, use.where) for o, use in self.running.items() if name in o.takes] + [*more]
-        if unit is None:
-            return sum(job.takes[name] for job, _ in jobs)
-        if unit == RANKS:
-            return len({rank for _, where in jobs for rank in where})
-        return sum(amounts[unit] for _, where in jobs for amounts in where.values())
+        jobs = [one for one in self.running.items() if name in one[0].takes] + [*more]
+        counter = self.counters[name]
+        if counter.period:
+            charges = (self.units(name, *one) * self.seconds(name, one[0]) for one in jobs)
+            return self.spent.get(name, 0.0) + sum(charges)
+        if counter.unit == RANKS:
+            return len({rank for _, use in jobs for rank in use.where})
+        return sum(self.units(name, *one) for one in jobs)
 
-    def is_over(self, job: Job, where: Where | None = None) -> bool:
-        """Whether a job would exceed a counter, on certain ranks or (None) on any, or take the part
-        of jobs ahead that are promised starts before its end. For planned licences, only running
-        jobs without a limit count: others leave them to a promise."""
+    def units(self, name: str, job: Job, use: Use) -> float:
+        """Return the units of a counter that a job takes with a use."""
+        unit = self.counters[name].unit
+        if unit is None:
+            return job.takes[name]
+        return len(use.where) if unit == RANKS else sum(one[unit] for one in use.where.values())
+
+    def seconds(self, name: str, job: Job) -> float:
+        """Return the time for which a budget is charged in its present period, of a job that runs to
+        its end by limit; of a pending one as if it started now."""
+        begin, end = self.counters[name].period or (0.0, 0.0)
+        is_pending = job not in self.running
+        since, until = (self.now, self.now + job.limit) if is_pending else (job.began, job.until)
+        return max(0.0, min(end, until) - max(begin, since))
+
+    def may_be_offered(self, job: Job) -> bool:
+        """Whether there may be another place for a refused job. One over a budget is promised
+        nothing: the free resources have to suffice for it."""
+        room = Availability(self.totals, self.running.values())
+        return not job.offer or any(room.room(d, -inf, -inf)[0] >= d.count for d in job.demands)
+
+    def is_over(self, job: Job, use: Use | None = None) -> Optional[Counter]:
+        """Return the counter that a job would exceed, with a certain use or (None) any, or whose
+        part of jobs ahead it would take that are promised starts before its end. For planned
+        licences, only running jobs without a limit count: others leave them to a promise."""
         end = self.now + job.limit
-        ahead = [one for one in self.assured if (one.order, one.id) < (job.order, job.id)]
+        ahead = [one for one in self.assured if one.position < job.position]
         ahead = [one for one in ahead if self.promises[one].start < end]
         for name, least in job.takes.items():
-            most, unit, planned, is_assured = self.counters[name]
+            counter = self.counters[name]
+            most, unit, planned, is_assured, period = counter
             if planned:
                 endless = [one for one, use in self.running.items() if use.end == inf]
                 used = least + sum(one.takes.get(name, 0) for one in endless)
-            elif where is not None:
-                used = self.used(name, (job, where))
+            elif use is not None:
+                used = self.used(name, (job, use))
+            elif period:
+                used = self.used(name) + least * self.seconds(name, job)
             elif unit == RANKS and not job.demands[0].whole:
                 used = max(self.used(name), least)  # it may share ranks with others
             else:
@@ -564,8 +602,8 @@ class State:
             if is_assured:
                 used += sum(one.takes.get(name, 0) for one in ahead)
             if used > most:
-                return True
-        return False
+                return counter
+        return None
 
     def is_held(self, job: Job) -> bool:
         """Whether a rule keeps a job from any start now: a limit, its window is over, or it never
@@ -574,14 +612,14 @@ class State:
         first = min(room.earliest(demand, job.limit, now, now, False) for demand in job.demands)
         if self.windows and job.window is None and first == inf:
             return True
-        return job.window not in [None, *self.windows] or job.is_refused or self.is_over(job)
+        return job.window not in [None, *self.windows] or job.is_refused or bool(self.is_over(job))
 
     def assure(self, job: Job) -> None:
         """Make jobs behind a promised one leave its part of limits, if all pending jobs together
         would not exceed these. The number of ranks is known only for whole ones. Latest starts are
         not assured."""
         for name in job.takes:
-            most, unit, _, is_assured = self.counters[name]
+            most, unit, _, is_assured, _ = self.counters[name]
             sure = [one for one in self.pending if unit != RANKS or one.demands[0].per_node]
             waiting = sum(other.takes.get(name, 0) for other in sure)
             is_known = unit != RANKS or job.demands[0].whole

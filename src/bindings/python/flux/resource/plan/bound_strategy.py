@@ -537,11 +537,14 @@ class BoundStrategy(Strategy):
                 room.enter(number)
 
     def is_free(self, request: ResourceRequest) -> bool:
-        """Return whether a request could start now without promises."""
+        """Return whether a request could start now without promises to jobs."""
         if not self.may_start(request):
             return False
-        pool = self._pool
-        eligible = pool.eligible_ranks(request) & ~self.closed(request)
+        pool, promises = self._pool, self.promises
+        eligible, now = pool.eligible_ranks(request) & ~self.closed(request), pool.clock()
+        for key in self._kept_ids:  # the free part of a rank in use may be a reservation's
+            if promises[key].start <= now and promises[key].request.shape.exclusive:
+                eligible &= ~self.ranks_of(key)
         return pool.place_request(request, pool.index, eligible) is not None
 
     def closed(self, request: ResourceRequest) -> int:

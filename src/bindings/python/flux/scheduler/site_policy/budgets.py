@@ -218,18 +218,12 @@ class Account(ScopedUse):
     def wake_for(self, rates: Amounts) -> None:
         """Have the jobs that wait readmitted when so little is left of the period that the remainder
         suffices for those that hold `rates`."""
-        when, now = self.fits_from(rates), self.rule.host.now()
-        # At the period's end another timer readmits them.
-        if now < when and not now < self.timer.when <= when:
+        length, now = self.longest_run(rates), self.rule.host.now()
+        when = self.end - length
+        # At the period's end the rule readmits them.
+        if length >= LEAST_S and now < when and not now < self.timer.when <= when:
             self.timer.cancel()
             self.timer = self.rule.host.call_at(when, lambda: self.rule.readmit_for(self))
-
-    def fits_from(self, rates: Amounts) -> float:
-        """Return the time in this period from which the remainder suffices for jobs that hold
-        `rates` until its end; the end if that has passed."""
-        length = self.longest_run(rates)
-        when = self.end - length
-        return when if length >= LEAST_S and when > self.rule.host.now() else self.end
 
     def longest_run(self, rates: Amounts) -> float:
         """Return the time in seconds for which the remainder suffices at these rates."""
@@ -328,6 +322,9 @@ class BudgetRule(ScopedRule):
         self.now()
         if any(record.end is None for _, record, _, _ in self.counts_in()):
             self.watch_period()
+            for account in list(self.uses.values()):
+                self.readmit_for(account)
+            self.host.look_again()  # a job may be over the budget only now
 
     def taken(self) -> dict[tuple[Any, ...], float]:
         """Return the past use by stored key, without zeros.  O(accounts + running jobs)."""

@@ -215,6 +215,10 @@ class FairShareRule(CountingRule):
         if self._timer is NO_TIMER:
             self._arm(self.host.now(), 1)
         self.changed()
+        association = self._association(job)
+        by_share = self.host.queue_order.by_share
+        if association is not None and by_share and self.uses[association].pending[0] == 1:
+            self._place(association)
 
     def read_job(self, job: Any, uses: Any, attributes: SystemAttributes) -> dict[Any, Any]:
         return dict.fromkeys(uses)
@@ -240,20 +244,20 @@ class FairShareRule(CountingRule):
         """Return the sort key of a pending job among those of its priority; the lowest goes
         first."""
         association = self._association(job)
-        if association is None:
-            return 0.0, 0.0  # just made, no rule has been told of it
-        level = self._levels.get(association)
-        if level is None:
-            interval = max(LEAST_PERIOD_S, INTERVAL_PER_JOB_S * len(self.counted))
-            now, due = self.host.now(), self._used.at + min(interval, self._period)
-            if not self._sorts_soon:
-                # The levels of others are older: compute them together soon.
-                self._sorts_soon = True
-                self.host.call_at(max(now, due), self._sort)
-            if now >= due:
-                self._used = self._used_at(now)
-            level = self._levels[association] = self._level(association, self._used)
-        return level
+        return self._levels.get(association, (0.0, 0.0)) if association else (0.0, 0.0)
+
+    def _place(self, association: Association) -> None:
+        """Give an association, of which no job waited, a level by recent use. The levels of others
+        are older: compute them as well, now or soon."""
+        interval = max(LEAST_PERIOD_S, INTERVAL_PER_JOB_S * len(self.counted))
+        now, due = self.host.now(), self._used.at + min(interval, self._period)
+        used = self._used_at(now) if now >= due else self._used
+        self._levels[association] = self._level(association, used)
+        if now >= due:
+            self._sort()
+        elif not self._sorts_soon:
+            self._sorts_soon = True
+            self.host.call_at(due, self._sort)
 
     def _association(self, job: PendingJob) -> Association | None:
         for use, _ in self.counted[job.jobid].needs if job.jobid in self.counted else ():
