@@ -2,6 +2,7 @@
 """A wrong return value of a site's method costs only the job concerned."""
 
 import heapq
+import sys
 
 import pytest
 from each_policy import TABLE
@@ -160,18 +161,19 @@ def test_a_released_that_raises_stops_nothing(base):
     assert all(text.startswith("released\nTraceback") for text in instance.errors)
 
 
+@pytest.mark.parametrize("error", [KeyError, SystemExit])
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(
     "base, args",
     [(Fifo, []), (Backfill, []), (Backfill, ["rank=shortest"]), (Backfill, ["promise=all"])],
 )
-def test_a_start_that_raises_costs_its_job_alone(base, args, late):
+def test_a_start_that_raises_costs_its_job_alone(base, args, late, error):
     class Odd(base):
         def start(self, job, alloc, **annotations):
             if late:
                 super().start(job, alloc, **annotations)
             if job.jobid == 2:
-                raise KeyError("mine")
+                raise error("mine")
             if not late:
                 super().start(job, alloc, **annotations)
 
@@ -180,11 +182,10 @@ def test_a_start_that_raises_costs_its_job_alone(base, args, late):
     instance.advance(60)
     ends = ["completed", "completed" if late else "failed", "completed", "completed"]
     assert [job.result for job in jobs] == ends
-    assert late or jobs[1].note == "scheduler error: KeyError: 'mine'"
+    said = f"{error.__name__}: {error('mine')}"
+    assert late or jobs[1].note == f"scheduler error: {said}"
     (text,) = instance.errors
-    assert text.startswith(f"start: {jobs[1].name}\nTraceback") and text.endswith(
-        "KeyError: 'mine'"
-    )
+    assert text.startswith(f"start: {jobs[1].name}\nTraceback") and text.endswith(said)
 
 
 @pytest.mark.parametrize("base", [Scheduler, PolicyScheduler])
@@ -275,6 +276,7 @@ def test_an_allocation_to_a_job_canceled_meanwhile_is_freed():
 
 WRONG = {
     "raises": RAISES,
+    "exits": SystemExit,
     "unhashable": [object(), {1}],
     "another type": 1j,
     "a deferral of nothing": Deferral([1], "x", [2]),
@@ -297,6 +299,8 @@ def rule_with(hook, value, called):
         called.add(hook)
         if value is RAISES:
             raise RuntimeError(f"a bug in {hook}")
+        if value is SystemExit:
+            sys.exit(f"a bug in {hook}")
         return value
 
     return type("Wrong", (AdmissionRule,), {"name": "wrong", hook: wrong})
@@ -355,9 +359,9 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
     rig.wait(5)
     answers = [rig.ask(*question) for question in QUESTIONS]
     assert all(errnum == 0 or isinstance(answer, str) for errnum, answer in answers)
-    if wrong == "raises" and hook in COSTS_ITS_JOB:
-        assert f"a bug in {hook}" in rig.denied(1)
-    elif wrong == "raises":
+    if wrong in ("raises", "exits") and hook in COSTS_ITS_JOB:
+        assert (f"a bug in {hook}" if wrong == "raises" else f"{hook}() exits") in rig.denied(1)
+    elif wrong in ("raises", "exits"):
         assert rig.started() == [1], "what a rule is told costs nothing"
     rig.cancel(4)
     for jobid in rig.started()[:1]:

@@ -471,7 +471,7 @@ class PolicyScheduler(Scheduler):
         """Call `start`. If it raises, the job is denied, unless it has started."""
         try:
             self.start(job, alloc, **annotations)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             self._errors.report(f"start: {job.name}", exc)
             if not job.request.finalized:
                 job.request.deny(error_note(exc))

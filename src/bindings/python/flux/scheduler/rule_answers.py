@@ -150,11 +150,13 @@ def _checked(
                         " such jobs wait for readmit()"
                     )
             return value
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             is_wrong = isinstance(exc, WrongAnswer)
             if answer.instead is None:
                 if is_wrong:
                     errors.report(str(exc))
+                if isinstance(exc, SystemExit):
+                    raise RuntimeError(f"{what} exits") from exc
                 raise
             if not told:
                 told = True
