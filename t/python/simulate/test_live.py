@@ -64,6 +64,17 @@ def test_check_finds_a_mixture_of_nodes_and_cores(result):
     assert "of size 2 has 16 units" in flux_here("check", result, code=1).stdout
 
 
+def test_tables_of_the_instance_apply():
+    asked = answer([("0", "0-3", 300)], [spec(), spec()])
+    limits = {"a": {"per": "user", "users": ["7"], "max": {"jobs": 1}}}
+    asked["config"] = {"sched-limits": limits, "rules": {"mine": "/mine.py:Mine"}}
+    work = workload_of(asked)
+    assert work.config == {"sched-limits": limits}
+    (one,) = policy.parse(["sched-backfill"])
+    outcome, _ = simulate(work, one, Settings(live=True, config=work.config))
+    assert list(outcome.start) == [300, 900]
+
+
 def test_nothing_waits():
     with pytest.raises(LiveError, match="no job waits"):
         workload_of(answer([("0", "0-7", 60)]))

@@ -9,6 +9,7 @@ import test_engines
 from command_runner import TOP, first_scheduler, flux, flux_here, rows
 from test_readers import row, swf, workload
 
+from flux.simulate import simulate
 from flux.simulate.job import Job, Shape
 from flux.simulate.machine import uniform
 from flux.simulate.outages import Outages
@@ -44,20 +45,6 @@ def test_followers_come_in_when_the_other_job_is_over(engine):
     assert list(outcome.submit) == [0.0, 17.0, 100.0, 3.0]
     assert list(outcome.start) == [0.0, 30.0, 100.0, 10.0]
     assert summary["failed"] is None and summary["figures"]["out_of_order"] == 0
-
-
-def test_engines_agree_on_followers():
-    for seed in range(5):
-        work = test_engines.some_jobs(seed)
-        for number, index in enumerate(range(3, len(work.jobs), 4)):
-            # No two jobs come at one instant: their order then is undefined.
-            think = [None, 0.25, 12.25][index % 3]
-            work.jobs[index].after = (index - 3, think and think + number / 1000)
-            work.jobs[index].submit += 0.5 + number / 1000
-        lean, _ = test_engines.simulate_policy(work, "sched-backfill")
-        whole, _ = test_engines.simulate_policy(work, "sched-backfill", engine="instance")
-        assert list(lean.submit) == list(whole.submit)
-        assert test_engines.columns(lean) == test_engines.columns(whole)
 
 
 def test_dependencies_of_a_trace(tmp_path):
@@ -191,6 +178,22 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
     assert order("table", "--conf", conf) == fair
     conf.write_text('[fairshare]\nusers = {"1001" = 100}\n')
     assert order("shares", "--conf", conf).index("b1") > owner.index("a4")
+
+
+@pytest.mark.parametrize("engine", ["lean", "instance"])
+def test_tables_name_the_users_of_the_trace(engine, tmp_path):
+    """Their ids are those of its jobs, also of one that this machine knows by another."""
+    jobs = [f"{number},0,10,10,1,{user}" for number, user in enumerate(["root", "ada", "bob"] * 2)]
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("\n".join(["id,submit,run,limit,nodes,user", *jobs, ""]))
+    limit = {"per": "user", "users": ["root", "ada"], "max": {"jobs": 1}}
+    limits = {"one": limit, "two": {**limit, "users": "bob", "exempt": {"users": ["bob", "gone"]}}}
+    tables = {"limits": limits, "fairshare": {"half-life": "1d", "users": {"bob": 2, "ada": 1}}}
+    (run,) = simulate(Trace(str(trace), nodes=6, config=tables), "sched-fifo", engine=engine)
+    assert run.failed is None
+    assert [job["start"] for job in run.jobs] == [0, 0, 0, 10, 10, 0]
+    said = "users in the tables without a job in the trace: gone"
+    assert said in run.workload.notes.facts
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 import copy
 import itertools
+import pwd
 from typing import NamedTuple, Optional
 
 from flux.scheduler.times import seconds_of
@@ -118,6 +119,40 @@ def userids(jobs):
     taken = set(found.values())
     free = (number for number in itertools.count(FIRST_USERID) if number not in taken)
     return {**found, **{user: next(free) for user in users if user not in found}}
+
+
+def with_userids(config, users):
+    """Return a configuration whose tables have user ids in place of names, and the names of nobody.
+
+    A name is that of a user of the trace (`users`: result of `userids`), else of this machine, else
+    of a user without jobs.
+    """
+    known = dict(users)
+    nobody = []
+    free = itertools.count(max(known.values(), default=0) + FIRST_USERID)
+
+    def id_of(name):
+        if not isinstance(name, str) or not name:
+            return name
+        if name not in known and not name.isdigit():
+            try:
+                number = pwd.getpwnam(name).pw_uid
+                known[name] = known.get(str(number), number)
+            except KeyError:
+                known[name] = next(free)
+                nobody.append(name)
+        return str(known.get(name, name))
+
+    def with_ids(value, *path):
+        if isinstance(value, dict):
+            has_shares = path in (("fairshare", "users"), ("sched-fairshare", "users"))
+            entries = value.items()
+            return {id_of(k) if has_shares else k: with_ids(v, *path, k) for k, v in entries}
+        if path[-1:] == ("users",) and isinstance(value, (str, list)):
+            return [id_of(name) for name in ([value] if isinstance(value, str) else value)]
+        return value
+
+    return with_ids(config), nobody
 
 
 def system_of(job):

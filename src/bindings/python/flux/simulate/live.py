@@ -20,8 +20,10 @@ from flux.simulate.workload.record import Notes
 from flux_engine.formats import eventlog, jobid, states
 from flux_engine.formats import jobspec as spec
 
-#: Configuration tables of site policy that apply in a simulation too.
-POLICY_TABLES = ("preemption", "sched-preemption")
+#: Configuration tables of site policy that apply in a simulation too; a site's own code does not.
+POLICY_TABLES = (
+    "amounts", "budgets", "fairshare", "licenses", "limits", "preemption", "reservations", "sharing", "topology",
+)  # fmt: skip
 
 #: Run time of a job without a limit, in seconds.
 FOREVER = 1e9
@@ -96,7 +98,9 @@ def workload_of(answer, machine=None, unit=None):
             workload.config = {"resource": {"exclude": resources["exclude"]}}
     config = answer.get("config", {})
     workload.queues = config.get("queues", {})
-    workload.config.update((name, config[name]) for name in POLICY_TABLES if name in config)
+    for name, table in config.items():
+        if name.removeprefix("sched-") in POLICY_TABLES:
+            workload.config[name] = table
     return workload
 
 

@@ -9,6 +9,7 @@ import warnings
 
 from flux.simulate import __version__, policy, run
 from flux.simulate.engine.lean import EPOCH
+from flux.simulate.job import with_userids
 from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
 from flux.simulate.results import losses, statistics
@@ -111,6 +112,7 @@ def tasks_of(cases, policies, settings, output=None, describe=None, keep=False):
         run.check_queues(case.workload, settings.config)
         own = copy.copy(settings)
         own.provenance = describe(case) if describe and output else {}
+        own.config, _ = with_userids(settings.config, case.workload.userids)
         for number, one in enumerate(policies, 1):
             directory = os.path.join(output, case.directory, one.slug) if output else None
             tasks.append(run.Task(case, one, own, directory, number, keep))

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Optional
 
 from flux.resource.pool.amount_kinds import read_amount
+from flux.simulate.job import with_userids
 from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Workload, build
 from flux.simulate.workload.record import OptionError, TraceError, check_count
@@ -254,6 +255,11 @@ class Trace:
         ):
             workload.notes.warn(
                 "no job that takes part of a node requests memory: --memory-per-node changes nothing"
+            )
+        _, nobody = with_userids(self.config, workload.userids)
+        if nobody:
+            workload.notes.fact(
+                f"users in the tables without a job in the trace: {', '.join(nobody)}"
             )
         if shake:
             workload.shaken = 0.0 if self.is_model else shake

@@ -82,7 +82,7 @@ class Workload:
     @functools.cached_property
     def userids(self):
         """{user: user id}."""
-        return userids(self.jobs)
+        return userids([*self.jobs, *(job for job, _, _, _ in self.running)])
 
     def offered_load(self):
         """Return the area of all jobs relative to the machine's, from the first to the last
