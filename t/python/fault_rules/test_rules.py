@@ -304,7 +304,8 @@ def test_a_history_with_preemption_has_jobs_that_make_way(monkeypatch):
 
 
 def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
-    """Two planted defects: all that could be chosen are, and at the deadline none is spared."""
+    """Planted defects: all that could be chosen are, also on other ranks, and at the deadline none is
+    spared."""
 
     def choose_all(candidates, trial):
         for one in candidates:
@@ -315,6 +316,7 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
 
     monkeypatch.setattr(takers, "choose", choose_all)
     monkeypatch.setattr(Trial, "needed", lambda self, victims: set(victims))
+    monkeypatch.setattr(state.Part, "_is_on", lambda self, jobid, place: True)
     found = run_preempting()
     assert found.startswith("Violation: job ") and "was ended for job" in found
 

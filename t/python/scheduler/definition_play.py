@@ -550,8 +550,8 @@ class Player(Evictions, UseOverTime):
         a plan."""
         self.follow()
         request, pool = self.requests[job.id], self.pool
-        running = self.state.running.items()
-        gone = [o.id for o, u in running if o.window is None and all(u is not r for r in room.uses)]
+        runs = self.state.running.items()
+        gone = [o.id for o, u in runs if o.window is None and all(u is not r for r in room.uses)]
         if gone:  # in a search for victims
             pool = pool.copy()
         for jobid in gone:
@@ -562,8 +562,8 @@ class Player(Evictions, UseOverTime):
             for rank in window.where if is_begun else ():
                 keep(index, rank, (0,) * len(self.has))
         if shape.node_count is None and shape.slot_count.max > 1:
-            runs = self.state.running.values()
-            kept = [use for use in room.uses if not any(use is one for one in runs)]
+            running = [use for _, use in runs if use.start == -inf]
+            kept = [use for use in room.uses if not any(use is one for one in running)]
             for rank in members(ranks):
                 if any(rank in u.where and u.start < until for u in kept):
                     each = pool.inventory.padded(shape.need)

@@ -2,12 +2,13 @@
 """Preemption in the histories of `definition_play`: the searches of the scheduler, and what follows by
 the definition."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from math import inf
 from typing import Any, NamedTuple
 
 from flux.resource.plan.availability import Use
+from flux.resource.pool.inventory import common
 from flux.scheduler.definition import Job, mask, needed, victims_for, without
 from flux.scheduler.projection.player import ENDING_S
 
@@ -64,6 +65,7 @@ class Eviction:
     expected: float  # its expected start
     ghost: Job
     is_over: bool = False  # whether its victims were ended
+    later: list = field(default_factory=list)  # jobs that hold parts of its place after victims
 
 
 class Evictions:
@@ -116,12 +118,11 @@ class Evictions:
             self.end_victims(eviction)
 
     def plan_ends(self, eviction):
-        """Set the planned ends of victims: promises hold whether they end or not."""
-        is_strict, until = self.state.policy == "strict", eviction.expected + eviction.job.limit
+        """Set the planned ends of victims: promises hold whether they end or not, and there are none
+        in strict order."""
         for other, end in eviction.victims.items():
-            if other in self.state.running:
-                planned = min(end, eviction.expected) if is_strict else max(end, until)
-                self.state.running[other].end = planned
+            if other in self.state.running and self.state.policy == "strict":
+                self.state.running[other].end = min(end, eviction.expected)
 
     def keep(self, eviction):
         """Keep what is free of a job's place for it."""
@@ -144,9 +145,17 @@ class Evictions:
         until = max(start, self.now + 1.0) if self.state.policy == "strict" else start + job.limit
         amounts = self.amounts_of(self.pool.held(eviction.ghost.id)) if kept else {}
         self.state.running[eviction.ghost] = Use(-inf, until, None, amounts, claim)
+        for other, end in eviction.victims.items():
+            if other in self.state.running and end < until and self.state.policy != "strict":
+                later = Job(eviction.ghost.id, job.demands)
+                part = common(self.pool.held(other.id), selection)
+                self.state.running[later] = Use(end, until, None, self.amounts_of(part), claim)
+                eviction.later.append(later)
 
     def let_go(self, eviction):
         """Keep nothing for a job."""
+        while eviction.later:
+            del self.state.running[eviction.later.pop()]
         use = self.state.running.pop(eviction.ghost, None)
         if use is not None and use.where:
             self.pool.free(eviction.ghost.id)
@@ -183,6 +192,7 @@ class Evictions:
         trial, place = changed(without(state, job, left), promises={}), eviction.where
         found = trial.place(job, end, ranks)
         eviction.where = found[0][1] if found is not None else place
+        left = [one for one in left if mask(eviction.where) & mask(state.running[one].where)]
         self.keep(eviction)
         if not self.move_promises():
             eviction.where, left = place, victims
@@ -220,7 +230,14 @@ class Evictions:
         where, placed = self.placed[job.id]
         self.let_go(eviction)
         self.follow()
-        if self.pool.index.is_free(placed[0]):
+        claim, others = job.demands[0].claim, state.running.values()
+        claimed = [
+            claim.apart_from(other.claim) & mask(other.where)
+            for other in others
+            if claim and other.claim and other.start == -inf
+        ]
+        is_open = not any(mask(where) & ranks for ranks in claimed)
+        if is_open and self.pool.index.is_free(placed[0]):
             use = Use(-inf, self.now + job.limit, None, where, job.demands[0].claim)
             if job in state.pending:
                 state.pending.remove(job)

@@ -297,6 +297,7 @@ candidates nodes tree budgets: 3
 fifo nodes budgets: 6
 fifo parts tree fairshare: 2 7
 all parts tree order booked: 0
+all parts tree grace: 6433
 """
 
 

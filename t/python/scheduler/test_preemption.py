@@ -691,19 +691,82 @@ def test_a_job_behind_the_taker_is_behind_the_victim_until_that_is_ended(policy)
     assert behind() == [(under_way["expected"], "running")]
 
 
-def test_a_promise_that_relies_on_the_end_of_a_victim_keeps_it_from_being_ended():
-    """The promise must hold if the victim, which is spared then, runs on."""
-    instance = make(nodes=3)
-    victim = standby(instance, nodes=2, duration=1000)
-    batch(instance, duration=5000)
-    head = standby(instance, duration=4000)
-    taker = batch(instance, duration=3000, wait=300)
+def promised_start(instance, job):
+    return round(dict(instance.scheduler.planning.plan.promises())[job.id][0])
+
+
+@pytest.mark.parametrize("parts", [False, True], ids=["nodes", "parts"])
+@pytest.mark.parametrize("then", ["ends", "canceled", "renewed", "extended", "cut"])
+def test_of_a_victims_resources_only_the_place_stays_kept_after_its_end(parts, then):
+    """A promise may rely on the end of a victim, though the taker runs longer: the taker gets only a part
+    of the victim's resources, whether these come free now or then."""
+    instance = make("sched-backfill", "promise=unlimited", nodes=3)
+    keys = {"exclusive": not parts, "cores": 2 if parts else 1}
+    victim = standby(instance, 2 - parts, duration=1000, cores=4, exclusive=not parts)
+    batch(instance, 1 + parts, duration=5000)
+    head = standby(instance, duration=4000, **keys)
+    assert promised_start(instance, head) == round(victim.expiration)
+    taker = batch(instance, duration=3000, wait=30, **keys)
+    behind = standby(instance, duration=100, **keys)
+    if then in ("extended", "cut"):
+        victim.set_expiration(victim.expiration + (200 if then == "extended" else -200))
+    elif then == "renewed":
+        instance.scheduler.planning.renew()
+        instance.scheduler.look_again()
+    instance.run_until_idle()
+    if then != "canceled":
+        bound_to_ranks = then == "cut" and parts  # such promises keep their times
+        assert promised_start(instance, head) == round(victim.expiration) + 200 * bound_to_ranks
+        assert promised_start(instance, behind) > victim.expiration + 1000
+    assert [severity for severity, _ in exceptions(victim)] == [1]
+    if then == "canceled":
+        taker.cancel()
+        instance.advance(1200)
+        assert victim.t_end == victim.t_start + 1000 == head.t_start == behind.t_start
+    else:
+        instance.advance(1200)
+        assert head.t_start == taker.t_start == victim.t_end == victim.t_start + 121
+
+
+def beside_a_promise(nodes):
+    """A victim of some nodes until 1000 s, a promise to a job of 2 nodes at 500 s, a free node, and a taker
+    of as many nodes as the victim."""
+    instance = make(nodes=2 + nodes)
+    batch(instance, duration=100)
+    batch(instance, duration=500)
+    victim = standby(instance, nodes, duration=1000)
+    head = standby(instance, 2, duration=4000)
+    instance.advance(101)
+    taker = batch(instance, nodes, duration=3000, wait=30)
     assert head.state == taker.state == "pending" and exceptions(victim) == []
     answer = dry_run(instance, taker)
+    instance.advance(1000)
+    assert head.t_start == head.t_submit + 500
+    return victim, answer
+
+
+def test_a_promise_that_relies_on_a_victim_ending_early_keeps_it_from_being_ended():
+    """The promise must hold if the victim, which is spared then, runs on."""
+    victim, answer = beside_a_promise(2)
     assert answer["reason"] == "a promise to another job would break if they did not end"
     assert [one["name"] for one in answer["victims"]] == [victim.name]
-    instance.advance(700)
-    assert head.t_start == taker.t_start == victim.t_end
+
+
+def test_no_job_ends_on_other_ranks_for_the_sake_of_a_promise():
+    victim, answer = beside_a_promise(1)
+    assert answer["reason"] == "promises to others are in the way" and answer["victims"] == []
+
+
+def test_an_open_promise_does_not_end_more_jobs_than_the_place_needs():
+    """Ahead of the taker is a job that waits for one without a limit, at an unknown time."""
+    instance = make("sched-backfill", "promise=unlimited", nodes=4)
+    victims = [standby(instance, duration=1000) for _ in range(4)]
+    standby(instance, 4, duration=0)
+    standby(instance, 3)
+    taker = batch(instance, duration=500, wait=30)
+    assert len([job for job in victims if exceptions(job)]) == 1
+    instance.advance(200)
+    assert taker.state == "running" and len([job for job in victims if job.t_end]) == 1
 
 
 def test_a_dry_run_names_the_victims_and_ends_nobody():

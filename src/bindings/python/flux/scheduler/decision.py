@@ -17,7 +17,7 @@ from flux.scheduler.admission import AdmissionHost
 from flux.scheduler.queue import OrderingPolicy, QueueOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from flux.resource.plan.claims import Claims
     from flux.resource.plan.plan import Plan
@@ -227,14 +227,14 @@ class Planning:
     Only the policy and admission rules may change it; others use copies.
 
     Attributes:
-        changed: called with each new plan, while it is empty, and with None when the plan is void
+        attached: called with each new plan, while it is empty, and with None when the plan is void
         claims (Claims): the claims of running jobs on ranks, in each plan; None: there are none
         tokens (TokenPlan): the tokens in each plan, without promises; None: there are none
     """
 
     claims: Claims | None = None
     tokens: TokenPlan | None = None
-    changed: Callable[[Plan | None], None]
+    attached: Sequence[Callable[[Plan | None], None]] = ()
 
     def __init__(self, scheduler: PolicyView, stop: Callable[[], None]) -> None:
         self._scheduler = scheduler
@@ -275,7 +275,8 @@ class Planning:
             if self.tokens is not None:
                 plan.tokens = self.tokens.copy()
             plan.claims = self.claims
-            self.changed(plan)
+            for attach in self.attached:
+                attach(plan)
         return self.plan
 
     def require(self) -> Plan | None:
@@ -295,7 +296,8 @@ class Planning:
         """Drop the plan with all its promises: ranks were lost, or the resources kept by an
         admission rule do not fit beside the promises. The next pass makes a new plan."""
         self.plan, self.in_doubt = None, False
-        self.changed(None)
+        for attach in self.attached:
+            attach(None)
         self._scheduler.decision.plan_void()
 
     def doubt(self) -> None:

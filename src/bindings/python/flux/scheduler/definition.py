@@ -642,11 +642,14 @@ def without(state: State, job: Job, ended: list[Job]) -> State:
 def victims_for(state: State, job: Job, longer: float = 0.0) -> list[Job]:
     """Return the running jobs of lower levels that have to end for a job to start, which are cleaned
     up for `longer` seconds; empty if that is impossible. They are added one by one, the smallest
-    loss first; then each one that is not needed is spared."""
+    loss first; then each one that is not needed, or is on none of its ranks, is spared."""
     now = state.now
 
+    def place(ended: list[Job]) -> list[tuple[Use, Where]] | None:
+        return without(state, job, ended).place(job, now + job.limit + longer)
+
     def suffices(ended: list[Job]) -> bool:
-        return without(state, job, ended).place(job, now + job.limit + longer) is not None
+        return place(ended) is not None
 
     def loss(other: Job) -> tuple[float, ...]:
         use = state.running[other]
@@ -658,7 +661,9 @@ def victims_for(state: State, job: Job, longer: float = 0.0) -> list[Job]:
         if may_end and not suffices(ended):
             ended.append(other)
     ended = needed(ended, suffices)
-    return ended if suffices(ended) else []
+    found = place(ended)
+    where = () if found is None else found[0][1]
+    return [other for other in ended if any(rank in where for rank in state.running[other].where)]
 
 
 def needed(ended: list[Job], suffices: Callable[[list[Job]], bool]) -> list[Job]:

@@ -173,7 +173,7 @@ class PolicyScheduler(Scheduler):
         self.queue_names = QueueNames()
         host = RuleHost(self, self._host, self._passes, self._checkpoints, parse)
         self._reservations = ReservationRule(host)
-        self.planning.changed = self._reservations.attach
+        self.planning.attached = [self._reservations.attach, host.placeholders.attach]
         self.add_rule(self._reservations)
         self.wait_limits = WaitLimits(host)
         self.add_rule(self.wait_limits)

@@ -97,6 +97,16 @@ def select(groups: dict[int, int]) -> Selection:
     return tuple(chosen)
 
 
+def common(one: Selection, other: Selection) -> Selection:
+    """Return the units that are in both selections."""
+    groups: dict[int, int] = {}
+    for ranks, units in pairs(one):
+        for some, wanted in pairs(other):
+            if units & wanted and ranks & some:
+                groups[units & wanted] = groups.get(units & wanted, 0) | ranks & some
+    return select(groups)
+
+
 def selected_ranks(selection: Selection) -> int:
     """Return a mask of all ranks of a selection."""
     mask = 0

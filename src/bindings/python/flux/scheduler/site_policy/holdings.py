@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import itertools
+from copy import copy
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rv1 import object_of, read_lite
 
 if TYPE_CHECKING:
+    from flux.resource.plan.plan import Plan
     from flux.resource.pool.inventory import Selection
     from flux.resource.request import Claimant
     from flux.resource.ResourcePool import ResourcePool
@@ -142,11 +145,17 @@ FIRST_ID = -(1 << 40)
 
 
 class Placeholders:
-    """Allocations that belong to no job, in a scheduler's pool. Their ids are negative."""
+    """Allocations that belong to no job, in a scheduler's pool, and promises to no job, in its plan.
+    Their ids are negative.
+
+    Attributes:
+        later (dict): id of a promise -> its request, start and end, in seconds since the epoch
+    """
 
     def __init__(self, scheduler: PolicyView) -> None:
         self._scheduler = scheduler
         self._ids = itertools.count(FIRST_ID, -1)
+        self.later: dict[int, tuple[Any, float, float]] = {}
 
     def next_id(self) -> int:
         """Return an id in the pool and the plan that no job has."""
@@ -170,10 +179,37 @@ class Placeholders:
             claims.enter(jobid, claimant, held)
         return [jobid] if held else []
 
+    def keep_later(self, request: Any, start: float, end: float) -> int:
+        """Keep resources that are in use until `start` from then to `end`, in the plan and in those
+        that follow it. Return the id of the promise."""
+        jobid, plan = self.next_id(), self._scheduler.planning.plan
+        self.later[jobid] = request, start, end
+        if plan is not None:
+            self._enter(plan, jobid)
+        return jobid
+
+    def _enter(self, plan: Plan, jobid: int) -> None:
+        request, start, end = self.later[jobid]
+        request, start = copy(request), max(start, plan.pool.clock())
+        request.duration = end - start if end < inf else 0.0
+        if start < end:
+            plan.keep_free(jobid, request, start)
+            plan.pin(jobid)
+
+    def attach(self, plan: Plan | None) -> None:
+        """Enter the promises into the plan, which is new; None: the previous one is void."""
+        if plan is not None:
+            for jobid in self.later:
+                self._enter(plan, jobid)
+
     def free(self, jobids: list[int]) -> None:
-        """Free allocations, and clear the list of their ids."""
-        claims = self._scheduler.planning.claims
+        """Free allocations and withdraw promises, and clear the list of their ids."""
+        claims, plan = self._scheduler.planning.claims, self._scheduler.planning.plan
         for jobid in jobids:
+            if self.later.pop(jobid, None) is not None:
+                if plan is not None:
+                    plan.cancel(jobid)
+                continue
             self._scheduler.resources.free(jobid)
             if claims is not None and jobid in claims.running:
                 claims.leave(jobid, -1)

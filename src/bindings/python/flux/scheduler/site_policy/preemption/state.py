@@ -13,6 +13,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.pool.inventory import selected_ranks
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.site_policy.preemption.classes import WITHOUT_CLASS, Classes
 from flux.scheduler.times import seconds_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
     from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
+    from flux.scheduler.trial import Place
 
 
 #: KVS key of the record, and version of its format.
@@ -322,6 +324,10 @@ class Part:
                     f"{cls.max_node_hours:g} may be"
                 )
         return None
+
+    def _is_on(self, jobid: int, place: Place) -> bool:
+        """Whether a running job has a rank of a place."""
+        return self._host.resources.held_ranks(jobid) & selected_ranks(place[0]) != 0
 
     def _would_break(
         self,

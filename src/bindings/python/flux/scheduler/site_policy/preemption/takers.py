@@ -269,6 +269,10 @@ class Takers(Part):
         if offer is None:
             return no_choice("promises to others are in the way")
         place, refused = offer
+        # Others would end for promises that others have, which hold without that.
+        victims = [one for one in victims if self._is_on(one.jobid, place)]
+        if not victims:
+            return no_choice("promises to others are in the way")
         reason = self._beyond(victims, now)
         if reason is None and refused is not None:
             reason = str(refused.deferral.text)

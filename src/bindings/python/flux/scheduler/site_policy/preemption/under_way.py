@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Container
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
-from flux.resource.pool.inventory import selected_ranks
-from flux.resource.pool.masks import idset_text
+from flux.resource.pool.inventory import common, pairs, selected_ranks
+from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.request import Shape
+from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import NO_TIMER, name_of
@@ -175,7 +177,12 @@ class Preemption(Part):
         plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
             return False
-        return self._would_break(plan, ends or {}, without, self._hold)
+        return self._would_break(plan, ends or {}, [*without, *self._later], self._hold)
+
+    @property
+    def _later(self) -> list[int]:
+        """The ids of the placeholders that are promises."""
+        return [one for one in self.placeholders if one in self._host.placeholders.later]
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -452,7 +459,6 @@ class Eviction(Preemption):
         if lent is not None:
             ends = {jobid: as_end(running.own_end(jobid)) for jobid in lent.held}
             without.update(lent.rests.values())
-        ends |= {jobid: self._planned_end(running.own_end(jobid)) for jobid in self.held}
         plan, end = host.planning.current(), self._end_of_taker(self.decided)
         return self._breaks_a_promise(ends, without) or not (
             plan is None or plan.has_tokens(self.taker, job.resource_request, end)
@@ -493,9 +499,46 @@ class Eviction(Preemption):
 
     def _hold(self) -> list[int]:
         if not self.keeps_ranks:
-            return super()._hold()
+            return [*super()._hold(), *self._hold_later()]
         hold = self._host.placeholders.hold_free
-        return hold(self.ranks, self._kept_until(), claimant=self._claimant)
+        held = hold(self.ranks, self._kept_until(), claimant=self._claimant)
+        return [*held, *self._hold_later()]
+
+    def _hold_later(self) -> list[int]:
+        """Keep the parts of its place that victims hold from their own ends to the taker's, so that
+        promises hold whether they end for it or not. Return the ids of these promises."""
+        host, plan, job = self._host, self._host.planning.current(), self.job
+        if plan is None or job is None or not host.decision.looks_past_heads:
+            return []
+        until, found = self._end_of_taker(host.now()), list[int]()
+        for jobid in sorted(self.held):
+            end, held = self._running.own_end(jobid), host.resources.held(jobid)
+            parts = [common(held, place) for place, _ in self.places] or [held]
+            for part in parts if end < until else ():
+                for ranks, units in pairs(part):
+                    request = self._request_for(job, plan, ranks, units)
+                    found.append(host.placeholders.keep_later(request, end, until))
+        return found
+
+    def _request_for(self, job: PendingJob, plan: Plan, ranks: int, units: int) -> Any:
+        """Return a request for a part of the place: some units of some ranks (a mask)."""
+        request = job.resource_request
+        shape, nodes = request.shape, popcount(ranks)
+        cores, gpus, *amounts = self._host.resources.inventory.counts_of(units)
+        if not plan.is_counted:
+            none = (0,) * len(amounts)
+            part = Shape.from_fields(
+                node_count=ResourceCount.parse(nodes),
+                slot_size=cores,
+                gpu_per_slot=gpus,
+                slot_amounts=none,
+                node_amounts=tuple(amounts),
+            )
+            return request.with_shape(part.on_ranks(ranks))
+        if shape.node_count is not None:
+            return request.with_shape(shape.replace(node_count=ResourceCount.parse(nodes)))
+        slots = ResourceCount.parse(nodes * cores // shape.slot_size)
+        return request.with_shape(shape.replace(slot_count=slots))
 
     def _end_of_taker(self, now: float) -> float:
         """Return the end of the taker; infinite: unknown."""
@@ -506,13 +549,10 @@ class Eviction(Preemption):
     def _planned_end(self, end: float) -> float:
         """Return the planned end of a victim, from its own `end` (infinite: none); 0: none.
 
-        If promises are made, they must hold whether the victim ends or not: its resources are in
-        use until the later of its own end and the taker's. In strict order there are no promises,
-        and the estimate of the taker's start must be right.
+        If promises are made, they must hold whether the victim ends or not. In strict order there
+        are none, and the estimate of the taker's start must be right.
         """
-        if not self._host.decision.looks_past_heads:
-            return min(end, self.expected)
-        return as_end(max(end, self._end_of_taker(self._host.now())))
+        return as_end(end) if self._host.decision.looks_past_heads else min(end, self.expected)
 
     def _kept_until(self) -> float:
         """Return the planned end of the free resources kept for the taker; 0: none."""
@@ -532,6 +572,10 @@ class Eviction(Preemption):
         plan, job, now = self._host.planning.current(), self.job, self._host.now()
         if plan is not None and job is not None and job.jobid in self._host.admission.deferred:
             plan.keep_tokens(job.jobid, job.resource_request, now, self._end_of_taker(now))
+
+    def extended(self, jobid: int, end: float) -> None:
+        super().extended(jobid, end)
+        self.keep()
 
     def end(self, why: str) -> None:
         plan = self._host.planning.current()
@@ -553,11 +597,11 @@ class Eviction(Preemption):
         victims = [jobid for jobid in self.victims if jobid in self.held]
         there = job.resource_request.on_ranks(self.ranks)
 
-        def without_victims(yielding: Container[int]) -> Trial:
-            trial = Trial(plan, there, yielding=yielding)
+        def without_victims(yielding: Iterable[int]) -> Trial:
+            trial = Trial(plan, there, yielding={*yielding, *self._later})
             if self.ended and victims:
                 host.placeholders.hold_free(self.ranks, self._kept_until(), pool=trial.pool)
-            for jobid in (*self.placeholders, *victims):
+            for jobid in {*self.placeholders, *victims} - {*self._later}:
                 trial.take_out(jobid)
             return trial
 
@@ -574,6 +618,7 @@ class Eviction(Preemption):
         if offer is None:
             return False
         self.places = [offer[0]]
+        left = {jobid for jobid in left if self._is_on(jobid, offer[0])}
         if at_deadline and offer[1] is not None:
             self.give_up(offer[1].deferral.text, "rule")
             return True  # given up for that reason
