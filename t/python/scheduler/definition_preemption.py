@@ -245,12 +245,9 @@ class Evictions:
             job.began, job.until = self.now, self.now + job.limit
         elif not eviction.is_over:
             was_pending = job in state.pending
-            if self.case.policy in ("rank", "candidates"):
-                state.hidden = list(state.promises)  # made anew when a job may start
             if not was_pending:
                 state.pending.append(job)
             state.start(job)
-            state.hidden = []
             if job not in state.running and not was_pending:
                 state.pending.remove(job)
         if job not in state.running:
@@ -269,6 +266,9 @@ class Evictions:
     def go_on(self, have_ended):
         """Start the jobs for which there is room now that some have ended, and end victims."""
         went_on = False
+        for eviction in self.evictions if have_ended else ():
+            if not eviction.victims.keys() <= self.state.running.keys():
+                self.keep(eviction)  # what its victims held is kept for it before another starts
         for eviction in list(self.evictions):
             are_left = any(one in self.state.running for one in eviction.victims)
             if have_ended and not (eviction.is_over and are_left):
