@@ -47,8 +47,8 @@ def test_a_date_with_a_time_is_read_as_by_a_real_broker():
 def test_dates_are_refused():
     with pytest.raises(config.ConfigError, match="x: only strings, numbers"):
         config.parse_setting("x=1979-05-27")
-    with pytest.raises(config.ConfigError):
-        config.parse_setting("x=nan")
+    with pytest.raises(config.ConfigError, match=r"^here: b\.c: only strings, numbers"):
+        config.parse_toml("a = 1\nb.c = nan", "here")
 
 
 def test_arrays_have_one_type():

@@ -78,13 +78,15 @@ def _check_arrays(value, source):
         _check_arrays(item, source)
 
 
-def check(config, source):
-    """Return `config` if JSON can express it, else raise ConfigError."""
+def check(config, source, key=""):
+    """Return `config` if JSON can express it, else raise ConfigError, which names the key."""
     try:
         json.dumps(config, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
+        for name, value in config.items() if isinstance(config, dict) else ():
+            check(value, source, f"{key}.{name}" if key else name)
         raise ConfigError(
-            f"{source}: only strings, numbers, booleans, arrays and tables can be used: {exc}"
+            f"{source}: {key and key + ': '}only strings, numbers, booleans, arrays and tables can be used: {exc}"
         ) from None
     return config
 
@@ -123,7 +125,7 @@ def parse_setting(text):
             parsed = {"x": json.loads(value)}
         else:
             parsed = tomllib.loads(f"x = {value}")
-        parsed = check(parsed, key)["x"] if list(parsed) == ["x"] else value
+        parsed = check(parsed["x"], key) if list(parsed) == ["x"] else value
     except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError):
         parsed = value
     for part in reversed(parts):
