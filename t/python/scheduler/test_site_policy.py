@@ -109,6 +109,11 @@ def test_a_misspelled_key_of_a_queue_is_doubted(loaded, key, hint):
                 "[preemption.b] attribute=true: class a counts",
             ],
         ),
+        (
+            "preemption",
+            {"a": {"queues": ["x"], "signal": "USR1"}},
+            ["[preemption.a] signal: it is sent with a warning, and grace=0 gives none"],
+        ),
     ],
 )
 def test_entries_without_effect_are_doubted(table, entries, doubts):

@@ -101,6 +101,8 @@ class PreemptionRule(GivingRule, TableRule):
                 if other != name:
                     what = "attribute=true" if queue is None else f"queue {queue!r}"
                     yield name, f"{what}: class {other} counts"
+            if one.signal and not one.grace:
+                yield name, "signal: it is sent with a warning, and grace=0 gives none"
 
     def configure(self, entries: dict[str, Any]) -> None:
         if not self.loaded:
