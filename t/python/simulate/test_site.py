@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import time
 
 import pytest
 import test_engines
@@ -178,6 +179,21 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
     assert order("table", "--conf", conf) == fair
     conf.write_text('[fairshare]\nusers = {"1001" = 100}\n')
     assert order("shares", "--conf", conf).index("b1") > owner.index("a4")
+
+
+def test_the_calendar_is_that_of_no_machine(monkeypatch, tmp_path):
+    budget = {"per": "instance", "period": "day", "max": {"node-hours": 1}}
+    rows = [{"submit": 0, "run": 3600, "limit": 3600, "nodes": 1} for _ in range(2)]
+    trace = Trace(rows, config={"budgets": {"b": budget}})
+    try:
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        (run,) = simulate(trace, "sched-fifo", output=str(tmp_path / "out"))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [job["start"] for job in run.jobs] == [0, 86400]
+    assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])

@@ -26,6 +26,8 @@ SHAKE = 30.0
 
 #: Options that may have several values, in the order in which they are combined.
 SWEPT = ("nodes", "limits", "scale_arrivals")
+#: Tables whose entries follow the calendar.
+CALENDARS = {"budgets", "reservations", "sched-budgets", "sched-reservations"}
 
 
 def sample_path():
@@ -154,6 +156,14 @@ class Trace:
         self.config = load_path(config) if isinstance(config, str) else config or {}
         if not isinstance(self.config, dict):
             raise OptionError(f"config={config!r}: expected a dict, or a file")
+        for name in CALENDARS & self.config.keys():  # results depend on no machine's own zone
+            table = self.config[name]
+            if isinstance(table, dict):
+                entries = {
+                    key: {"zone": "UTC", **entry} if isinstance(entry, dict) else entry
+                    for key, entry in table.items()
+                }
+                self.config = {**self.config, name: entries}
         if memory_per_node is not None:
             try:
                 read_amount(memory_per_node, in_bytes=True)
