@@ -23,7 +23,7 @@ from flux.resource.plan.availability import MAX_PROMISES, Amounts, Demand
 from flux.resource.plan.claims import Claims
 from flux.resource.plan.compiled import CompiledAvailability
 from flux.resource.plan.plain_availability import PlainAvailability
-from flux.resource.plan.strategy import Promise, Strategy, held_by_endless, jobs_last
+from flux.resource.plan.strategy import Promise, Strategy, jobs_last
 from flux.resource.pool.contract import JobRecord
 from flux.resource.pool.inventory import Inventory, Selection, pairs, selected_ranks
 from flux.resource.pool.masks import mask_of, members, popcount, take
@@ -252,8 +252,9 @@ class RoomOnRanks:
             demand = demand._replace(ranks=demand.ranks & ~chosen)
 
         enough = min(room.earliest(demand, inf, now, now, False), last)
-        endless = held_by_endless(self._pool, demand.ranks)
-        keep(selected_ranks(endless) if endless is not None else 0)
+        endless = [self._pool.held(jobid) for jobid, end in self._pool.job_end_times() if not end]
+        endless = [one for one in endless if selected_ranks(one) & demand.ranks]
+        keep(selected_ranks(endless[0]) if len(endless) == 1 else 0)
         keep(room.room(demand, now, inf)[1])
         keep(room.room(demand, enough, inf)[1])
         while demand.count and demand.ranks:  # some ranks may be too small for a slot

@@ -25,7 +25,6 @@ from flux.resource.plan.strategy import (
     Promise,
     Strategy,
     UnitKind,
-    held_by_endless,
     jobs_last,
 )
 from flux.resource.plan.timeline import CountTimeline, PromiseMoves
@@ -81,14 +80,17 @@ class CountedProfile:
         self.open_units: dict[int, int] = {}
         self._open = 0  # the sum of these
         self.jobs: dict[int, tuple[float, int]] = {}  # running jobs with an end: (end, units)
+        self.endless: list[int] = []  # the units of those without
         self.line = moves.timeline(now, free)
-        for end, jobid in pool.jobs_by_end():
+        for jobid, end in pool.job_end_times():
             count = self.units(state, state.held(jobid))
             if count is None:
                 raise ValueError("a job holds parts of units")
-            if count:
+            if count and end:
                 self.jobs[jobid] = (end, count)
                 self.line.add(end, inf, count)
+            elif count:
+                self.endless.append(count)
         self._moves = moves
 
     def copy(self, moves: PromiseMoves) -> CountedProfile:
@@ -99,6 +101,7 @@ class CountedProfile:
             line=self.line.copy(),
             open_units=self.open_units.copy(),
             jobs=self.jobs.copy(),
+            endless=self.endless.copy(),
             _moves=moves,
         )
         return new
@@ -149,6 +152,8 @@ class CountedProfile:
             self.free -= count
             if end != inf:
                 self.jobs[jobid] = (end, count)
+            else:
+                self.endless.append(count)
             self.line.add(now, end, -count)
         return True
 
@@ -206,14 +211,12 @@ class CountedProfile:
         """Return the number of units free throughout a span."""
         return self.line.least(start, end) - self.kept
 
-    def to_hold(self, pool: PoolWithView, count: int) -> int:
+    def to_hold(self, count: int) -> int:
         """Return the number of units to keep for a job that waits for jobs without an end.
 
         The units of a single such job come free together when it ends, so only the rest are kept.
         """
-        endless = held_by_endless(pool, self.ranks)
-        units = self.units(pool.pool_state, endless) if endless is not None else 0
-        return max(0, count - (units or 0))
+        return max(0, count - (self.endless[0] if len(self.endless) == 1 else 0))
 
 
 class CountedStrategy(Strategy):
@@ -518,7 +521,7 @@ class CountedStrategy(Strategy):
         self.promises[jobid] = promise
         profile = self._profiles[promise.demand.kind]
         if promise.is_open:
-            profile.hold(jobid, profile.to_hold(self._pool, promise.demand.count))
+            profile.hold(jobid, profile.to_hold(promise.demand.count))
         else:
             profile.promises += 1
             # Less the part that is over, if its job is late; even if it can no longer be kept.

@@ -23,9 +23,9 @@ Theory
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, Callable, NoReturn, Union
+from typing import Any, Callable, NoReturn, Optional, Tuple, Union
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.plan.bound_strategy import BoundStrategy
@@ -39,6 +39,9 @@ from flux.resource.pool.view import PoolWithView
 from flux.resource.request import ResourceRequest, length_of
 
 Strategy = Union[CountedStrategy, BoundStrategy]
+
+#: A withdrawn promise of a job, and the tokens promised to it, with their start and end; None: none.
+Suspended = Tuple[Optional[Promise], Optional[Tuple[Any, float, float]]]
 
 #: More than the relative error of a sum of two floats.
 ROUNDING = 1e-15
@@ -116,23 +119,31 @@ class StrategyInForce:
         if promise is not None:
             self._current.restore(jobid, promise)
 
+    def suspend(self, jobids: Iterable[int]) -> dict[int, Suspended]:
+        """Withdraw the promises of some jobs, if any; return an argument of `resume`."""
+        strategy, promised = self._synced(), {} if self.tokens is None else self.tokens.promised
+        return {jobid: (strategy.withdraw(jobid), promised.pop(jobid, None)) for jobid in jobids}
+
+    def resume(self, suspended: Mapping[int, Suspended]) -> None:
+        """Restore suspended promises, on their ranks if the pool is as before."""
+        for jobid, (promise, tokens) in suspended.items():
+            if tokens is not None and self.tokens is not None:
+                self.tokens.promised[jobid] = tokens
+            if promise is not None and self.is_counted:
+                self._strategy_for(promise.request)  # its units may have to be counted again
+            self._put_back(jobid, promise)
+
     def withdraw(self, jobids: Iterable[int]) -> Callable[[], None]:
         """Withdraw the promises of some jobs; return a function that restores them, and takes back
         what others have moved since: to be called when the pool is as before. O(ranks) if promises
         are bound."""
-        strategy, promised = self._synced(), {} if self.tokens is None else self.tokens.promised
-        take_back = strategy.trial()
-        withdrawn = {jobid: strategy.withdraw(jobid) for jobid in jobids}
-        tokens = {jobid: promised.pop(jobid) for jobid in withdrawn if jobid in promised}
+        strategy = self._synced()
+        take_back, suspended = strategy.trial(), self.suspend(jobids)
 
         def restore() -> None:
-            promised.update(tokens)
             if strategy is self._bound:
                 self._current = strategy  # without promises, counting sufficed
-            for jobid, promise in withdrawn.items():
-                if promise is not None and self.is_counted:
-                    self._strategy_for(promise.request)  # its units may have to be counted again
-                self._put_back(jobid, promise)
+            self.resume(suspended)
             take_back()
 
         return restore

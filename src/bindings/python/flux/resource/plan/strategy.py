@@ -11,9 +11,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
-from flux.resource.pool.inventory import Selection, selected_ranks
 from flux.resource.pool.placement import RoomCounts
-from flux.resource.pool.view import PoolWithView
 from flux.resource.request import ResourceRequest, length_of
 
 
@@ -169,11 +167,3 @@ def due_of(promises: Mapping[int, Promise], now: float) -> tuple[list[int], floa
 def jobs_last(promises: Mapping[int, Promise]) -> list[tuple[int, Promise]]:
     """Return ``(id, promise)``, first the promises of `Plan.keep_free`, which precede jobs."""
     return sorted(promises.items(), key=lambda one: one[0] >= 0)
-
-
-def held_by_endless(pool: PoolWithView, ranks: int) -> Selection | None:
-    """Return the selection of the only job without an end on some ranks (a mask); None if there is
-    none, or if there are several."""
-    held = [pool.held(jobid) for jobid, end in pool.job_end_times() if not end]
-    found = [one for one in held if selected_ranks(one) & ranks]
-    return found[0] if len(found) == 1 else None

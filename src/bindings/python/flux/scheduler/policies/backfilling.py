@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
@@ -27,7 +28,7 @@ from flux.scheduler.host import NO_TIMER
 from flux.scheduler.walk import EFFORT_PER_TURN
 
 if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
+    from flux.resource.plan.plan import Plan, Suspended
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.queue import Backlog
@@ -428,6 +429,60 @@ class PromiseBook:
         return sorted([jobs[jobid] for jobid in found if jobid in jobs])
 
 
+class HiddenPromises:
+    """The open promises behind a promised job while that is examined: they are removed from the plan.
+    They have no end: two of them could keep each other without a time for good, and both block a job
+    whose time has come.
+
+    They stay removed for promised jobs behind it with the same competitors: their number is not
+    squared.
+    """
+
+    def __init__(self, decision: BackfillInOrder) -> None:
+        self._decision = decision
+        self._jobs: list[PendingJob] = []  # the first one last
+        self._promises: dict[int, Suspended] = {}
+        self._after: Any = None  # the last job of `hide_after`, and its ranks and tokens
+        self._competitors: Any = None
+
+    def hide_after(self, job: PendingJob) -> None:
+        """Remove the open promises behind a job that compete with it."""
+        tokens = getattr(job.resource_request, "tokens", None)
+        competitors = self._decision.policy.queue_order.ranks_of(job), tokens
+        if self._jobs and (competitors != self._competitors or job < self._after):
+            self.restore()
+        self.restore(job)
+        if not self._jobs:
+            self._hide(self._decision.open_promises_after(job)[::-1])
+        self._competitors, self._after = competitors, job
+
+    def _hide(self, jobs: list[PendingJob]) -> None:
+        suspended = self._decision.plan.suspend(job.jobid for job in reversed(jobs))
+        self._jobs, self._promises = jobs, suspended
+
+    def _still_open(self, jobs: list[PendingJob]) -> list[PendingJob]:
+        return [job for job in jobs if job.jobid in self._decision.promises.open_ids]
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Have the plan include them, while other events may use it."""
+        jobs = self._still_open(self._jobs)
+        self._decision.plan.resume({job.jobid: self._promises[job.jobid] for job in jobs[::-1]})
+        yield
+        self._hide(self._still_open(jobs))
+
+    def restore(self, until: PendingJob | None = None) -> None:
+        """Make them again, in order: those of the jobs up to one, or (None) all."""
+        promises = self._decision.promises
+        while self._jobs and (until is None or not until < self._jobs[-1]):
+            other = self._jobs.pop()
+            if other.jobid in promises.open_ids:
+                try:
+                    promises.make(other, None)
+                except InsufficientResources:
+                    self._decision.revoke(other)
+
+
 class BackfillInOrder(Backfilling):
     """Promises starts in queue order, to the first `Backfill.promises_limit` jobs that wait for the
     same ranks, and starts other jobs that keep these promises."""
@@ -440,11 +495,7 @@ class BackfillInOrder(Backfilling):
         self.keeps_times = self.plans_tokens and not self.made_anew
         backlog.requeue = self.requeue
         self._updates = 0  # of ranks
-        # Jobs whose open promises are removed while promised jobs ahead of them are examined, the first
-        # one last; the ranks and tokens of these, and the last of them.
-        self._hidden: list[PendingJob] = []
-        self._hidden_of: Any = None
-        self._hidden_after: Any = None
+        self._hidden = HiddenPromises(self)
 
     def pool_made(self) -> None:
         if self.plans_tokens and self.policy.resources.can("plan"):
@@ -459,14 +510,14 @@ class BackfillInOrder(Backfilling):
         try:
             for job in self.backlog.to_examine(self.policy.now, self):
                 if job is None:
-                    self.restore_open()
-                    yield None
+                    with self._hidden.shown():
+                        yield None
                 else:
                     self.examine(job)
                 if self.policy.planning.plan is not self.plan:
                     self.use_current_plan()
         finally:
-            self.restore_open()
+            self._hidden.restore()
         self.wake_when_due()
 
     # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
@@ -536,53 +587,24 @@ class BackfillInOrder(Backfilling):
             self.plan = self.promises.plan = plan
 
     def examine(self, job: PendingJob) -> None:
-        """Start a job if it can start now; otherwise promise it a time, if it is its turn.
-
-        Open promises behind a promised job are removed meanwhile. They have no end: two of them
-        could keep each other without a time for good, and both block a job whose time has come.
-        """
+        """Start a job if it can start now; otherwise promise it a time, if it is its turn."""
         if self.made_anew:  # the promises of this job and its competitors behind it
             for other in self.promised_after(job):
                 self.promises.drop(other)
                 self.backlog.again(other)
             self.promises.drop(job)
         if not job.promised:
-            self.restore_open()
+            self._hidden.restore()
             if not (self.try_to_start(job) or self.park_if_down(job) or self.take_precedence(job)):
                 self.wait(job)
             return
         if self.promises.open_ids:
-            self.hide_open_after(job)
+            self._hidden.hide_after(job)
         is_due = self.advance(job)
         if is_due and not self.try_to_start(job):
             self.wait(job)
         if not is_due:
             self.advance_following(job)
-
-    def hide_open_after(self, job: PendingJob) -> None:
-        """Remove the open promises behind a job that compete with it from the plan. They stay removed
-        for promised jobs behind it with the same competitors: their number is not squared."""
-        tokens = getattr(job.resource_request, "tokens", None)
-        competitors = self.policy.queue_order.ranks_of(job), tokens
-        if self._hidden and (competitors != self._hidden_of or job < self._hidden_after):
-            self.restore_open()
-        self.restore_open(job)
-        if not self._hidden:
-            self._hidden = self.open_promises_after(job)[::-1]
-            for other in self._hidden:
-                self.plan.cancel(other.jobid)
-        self._hidden_of, self._hidden_after = competitors, job
-
-    def restore_open(self, until: PendingJob | None = None) -> None:
-        """Make removed open promises again, in order: of the jobs up to one, or (None) all."""
-        hidden = self._hidden
-        while hidden and (until is None or not until < hidden[-1]):
-            other = hidden.pop()
-            if other.jobid in self.promises.open_ids:
-                try:
-                    self.promises.make(other, None)
-                except InsufficientResources:
-                    self.revoke(other)
 
     def advance(self, job: PendingJob) -> bool:
         """Move a job's promise to an earlier time, if possible. Return whether it is due, or open.

@@ -146,16 +146,13 @@ FIRST_ID = -(1 << 40)
 
 class Placeholders:
     """Allocations that belong to no job, in a scheduler's pool, and promises to no job, in its plan.
-    Their ids are negative.
-
-    Attributes:
-        later (dict): id of a promise -> its request, start and end, in seconds since the epoch
-    """
+    Their ids are negative."""
 
     def __init__(self, scheduler: PolicyView) -> None:
         self._scheduler = scheduler
         self._ids = itertools.count(FIRST_ID, -1)
-        self.later: dict[int, tuple[Any, float, float]] = {}
+        # id of a promise -> its request, start and end, in seconds since the epoch
+        self._later: dict[int, tuple[Any, float, float]] = {}
 
     def next_id(self) -> int:
         """Return an id in the pool and the plan that no job has."""
@@ -183,13 +180,13 @@ class Placeholders:
         """Keep resources that are in use until `start` from then to `end`, in the plan and in those
         that follow it. Return the id of the promise."""
         jobid, plan = self.next_id(), self._scheduler.planning.plan
-        self.later[jobid] = request, start, end
+        self._later[jobid] = request, start, end
         if plan is not None:
             self._enter(plan, jobid)
         return jobid
 
     def _enter(self, plan: Plan, jobid: int) -> None:
-        request, start, end = self.later[jobid]
+        request, start, end = self._later[jobid]
         request, start = copy(request), max(start, plan.pool.clock())
         request.duration = end - start if end < inf else 0.0
         if start < end:
@@ -199,14 +196,18 @@ class Placeholders:
     def attach(self, plan: Plan | None) -> None:
         """Enter the promises into the plan, which is new; None: the previous one is void."""
         if plan is not None:
-            for jobid in self.later:
+            for jobid in self._later:
                 self._enter(plan, jobid)
+
+    def promises(self, jobids: list[int]) -> list[int]:
+        """Return the ids of promises among some."""
+        return [jobid for jobid in jobids if jobid in self._later]
 
     def free(self, jobids: list[int]) -> None:
         """Free allocations and withdraw promises, and clear the list of their ids."""
         claims, plan = self._scheduler.planning.claims, self._scheduler.planning.plan
         for jobid in jobids:
-            if self.later.pop(jobid, None) is not None:
+            if self._later.pop(jobid, None) is not None:
                 if plan is not None:
                     plan.cancel(jobid)
                 continue

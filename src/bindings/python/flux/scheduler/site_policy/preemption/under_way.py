@@ -177,12 +177,12 @@ class Preemption(Part):
         plan = self._host.planning.current()
         if plan is None or not self._host.decision.looks_past_heads:
             return False
-        return self._would_break(plan, ends or {}, [*without, *self._later], self._hold)
-
-    @property
-    def _later(self) -> list[int]:
-        """The ids of the placeholders that are promises."""
-        return [one for one in self.placeholders if one in self._host.placeholders.later]
+        return self._would_break(
+            plan,
+            ends or {},
+            [*without, *self._host.placeholders.promises(self.placeholders)],
+            self._hold,
+        )
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -595,13 +595,14 @@ class Eviction(Preemption):
         host, plan, before, job = self._host, self._host.planning.current(), self.places, self.job
         assert plan is not None and job is not None, "the pool can plan, and the job is pending"
         victims = [jobid for jobid in self.victims if jobid in self.held]
+        own = host.placeholders.promises(self.placeholders)
         there = job.resource_request.on_ranks(self.ranks)
 
         def without_victims(yielding: Iterable[int]) -> Trial:
-            trial = Trial(plan, there, yielding={*yielding, *self._later})
+            trial = Trial(plan, there, yielding={*yielding, *own})
             if self.ended and victims:
                 host.placeholders.hold_free(self.ranks, self._kept_until(), pool=trial.pool)
-            for jobid in {*self.placeholders, *victims} - {*self._later}:
+            for jobid in {*self.placeholders, *victims}.difference(own):
                 trial.take_out(jobid)
             return trial
 
