@@ -13,7 +13,7 @@ from typing import NamedTuple
 from definition_preemption import AFTER, GRACE, WAIT, Evictions, note_searches
 from definition_use import CONFIG as CONFIG_OF_USE
 from definition_use import DAY_S, TO_MIDNIGHT, UseOverTime
-from peers import Simulation, jobspec, machine
+from peers import START_TIME, Simulation, jobspec, machine
 
 from flux.resource.plan.availability import Availability, Demand, Use
 from flux.resource.pool.groups import GroupBinding, Groups
@@ -71,6 +71,9 @@ CONFIG = {
     "planned": {"licenses": {"matlab": {"total": 3, "plan": True}}},
     "memory": {"amounts": {"memory": "64G"}},
     "sharing": {"sharing": {"all": {"mode": "user"}}},
+    "mixed": {
+        "sharing": {"all": {"mode": "bank"}, "left": {"mode": "user", "properties": ["left"]}}
+    },
     "racks": {
         "topology": {"rack": {"groups": {f"r{n}": f"n[{2 * n}-{2 * n + 1}]" for n in range(4)}}}
     },
@@ -144,6 +147,10 @@ def draw(rnd, case, at, to_limits):
         keys["licenses"] = {"matlab": rnd.randint(1, 2)}
     if "max-wait" in has and rnd.random() < 0.5:
         keys["max-wait"] = rnd.choice([0, 30, 100, 200])
+    if "early" in has and rnd.random() < 0.5:
+        keys.update({"max-wait": rnd.choice([100, 200, 400]), "early": True})
+    if "deadline" in has and keys["duration"] and rnd.random() < 0.5:
+        keys["deadline"] = begin_of(case) + at + limit + rnd.uniform(0, 300)
     if has & {"preemption", "grace"}:
         keys["queue"] = rnd.choice(["batch", "standby"])
     most = 8
@@ -339,9 +346,8 @@ def play(case, jobs, changes, ask):
     if {"preemption", "grace"} & {*case.features}:
         note_searches(rig.rule("preemption"), searches)
     rig.settle()
-    if "budgets" in case.features:
-        rig.wait(DAY_S - TO_MIDNIGHT - rig.now % DAY_S)
-    begin, said = rig.now, None
+    begin, said = begin_of(case), None
+    rig.wait(begin - rig.now)
     for name, one in zip(WINDOWS, windows_of(changes)):
         every = {"every": f"{every_of(case)}s"} if "repeats" in case.features else {}
         rig.reserve(name, begin + one.at, one.value, one.number, **every)
@@ -360,6 +366,12 @@ def play(case, jobs, changes, ask):
     assert not rig.logged(3), rig.logged(3)
     ranks = {jobid: rig.ranks(jobid) for jobid in rig.begun}
     return Played(dict(rig.begun), ranks, begin, said, searches)
+
+
+def begin_of(case):
+    """The beginning of a history, seconds since the epoch."""
+    is_charged = "budgets" in case.features
+    return START_TIME + (DAY_S - TO_MIDNIGHT - START_TIME % DAY_S if is_charged else 0)
 
 
 def every_of(case):
@@ -485,6 +497,9 @@ class Player(Evictions, UseOverTime):
             demand = Demand(demand.count, (1,), False, False, lines)
         if "sharing" in self.case.features:
             demand = demand._replace(claim=Claimant((arrival.userid,), (-1,)))
+        if "mixed" in self.case.features:
+            keys = system["bank"], arrival.userid
+            demand = demand._replace(claim=Claimant(keys, (~0b1111, 0b1111)))
         demands = (demand,)
         if within:
             demands = tuple(map(demand.on, self.racks.masks))
@@ -505,6 +520,8 @@ class Player(Evictions, UseOverTime):
             takes[f"jobs {arrival.userid}"] = 1
             takes[f"cores {system['bank']}"] = cores
         wait = system.get("max-wait")
+        latest = inf if wait is None else self.now + max(0.0, wait - self.waited.get(jobid, 0.0))
+        latest = min(latest, system.get("deadline", inf) - limit) if limit < inf else latest
         size = request.ncores if hasattr(request, "ncores") else 1
         self.requests[jobid] = request
         may_end = system.get("queue") == "standby" and "reservation" not in system
@@ -519,7 +536,8 @@ class Player(Evictions, UseOverTime):
             submit=submit,
             takes=takes,
             window=self.window_of(system.get("reservation")),
-            latest=inf if wait is None else self.now + max(0.0, wait - self.waited.get(jobid, 0.0)),
+            latest=latest,
+            is_early=self.case.policy != "rank" and "early" in system,
             class_rank=0.0 if may_end else inf,
             after=AFTER,
             rank=lambda now: (
@@ -691,6 +709,8 @@ class Player(Evictions, UseOverTime):
             self.waited[one.number] = self.waited.get(one.number, 0.0) + when - came
             job = self.job(one.number)
             job.share = self.share(job)
+            if job.latest < self.now:
+                return  # it is denied
             state.pending.append(job)
             if promise is not None:
                 state.put_back({job: promise})

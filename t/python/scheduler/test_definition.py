@@ -110,22 +110,29 @@ FEATURES = (
     "limits", "licenses", "planned", "sharing", "racks", "max-wait", "gpus", "memory", "constraints", "priorities",
     "no-limit", "reservation", "order", "urgency", "holds", "updates", "late", "down", "preferred", "windows",
     "repeats", "booked", "preemption", "grace", "budgets", "fairshare",
+    "deadline", "early", "mixed",
 )  # fmt: skip
 
 
 def is_compared(case):
     """Whether the starts have to be equal; doc/reference/definition.rst says why others may differ."""
     has = set(case.features)
-    if has & {"sharing", "racks", "gpus", "memory", "preferred"} and case.whole:
+    if has & {"sharing", "mixed", "racks", "gpus", "memory", "preferred"} and case.whole:
         return False  # jobs ask for parts of nodes then
     kinds = has & {"reservation", "windows", "repeats", "booked"}
     if "down" in has and (kinds or has & {"preemption", "grace"} and case.whole):
         return False  # a reservation may be short of ranks, or get others
     if len(kinds) > 1:
         return False  # one or the other
-    return not any(
-        has >= one for one in ({"licenses", "planned"}, {"preemption", "grace"})
-    )  # one table
+    if "early" in has and (
+        case.policy == "candidates"
+        or has & {"limits", "licenses", "budgets", "preemption", "grace"}
+    ):
+        return False  # a job may be given up only for a promise that is certain
+    if "mixed" in has and has & {"preemption", "grace"}:
+        return False  # a place among victims may be any
+    one_table = {"licenses", "planned"}, {"preemption", "grace"}, {"sharing", "mixed"}
+    return not any(has >= one for one in (*one_table, {"max-wait", "early"}))
 
 
 def cases():
@@ -298,6 +305,9 @@ fifo nodes budgets: 6
 fifo parts tree fairshare: 2 7
 all parts tree order booked: 0
 all parts tree grace: 6433
+depth nodes tree early: 6
+unlimited parts early: 1
+easy parts mixed limits: 997529
 """
 
 

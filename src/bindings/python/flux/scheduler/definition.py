@@ -64,6 +64,7 @@ class Job:
     takes: dict[str, float] = field(default_factory=dict)  # of counters, at least
     window: Optional[Use] = None  # of the reservation that it names: it may also run there
     latest: float = inf  # latest start: it is given up after that
+    is_early: bool = False  # or as soon as it is promised a later one
     class_rank: float = inf  # of its preemption class; jobs of a lower one may be preempted for it
     after: float = 0.0  # seconds of its run before it may be preempted
     began: float = 0.0
@@ -131,6 +132,8 @@ class State:
                 job.was_refused, job.is_refused = job.is_refused, False
         while True:
             late = [j for j in self.pending if j.latest <= now and (self.is_done or not j.is_new)]
+            early = self.promises.items() if self.policy != "all" else ()
+            late += [job for job, use in early if job.is_early and now < job.latest < use.start]
             for job in late:
                 self.pending.remove(job)
                 self.drop(job)
@@ -398,11 +401,13 @@ class State:
         is_on_time = own is not None and 0 <= end - own.end <= LATE_START_S
         if own is not None and own.start <= now < own.end < inf:
             end = own.end  # it is late, and so are the jobs promised the time after it
-        job.is_aside = self.is_held(job)
+        job.is_aside, was_offered = self.is_held(job), False
         for ranks, window, until in [] if job.is_aside else self.tries(job, end):
             if window is None and not is_first:
                 job.is_aside = job.is_refused = False
                 return False
+            if ranks == -1 and was_offered:
+                continue  # ranks that its keys claim are offered first
             self.inside = window
             found = self.place(job, until, ranks)
             self.inside = None
@@ -410,6 +415,7 @@ class State:
                 break
             if found is None:
                 continue
+            was_offered = window is None
             for use, where in found:  # a valid proof even if the job does not start
                 use.where = where
             use = found[0][0]
@@ -435,14 +441,18 @@ class State:
 
     def tries(self, job: Job, end: float) -> Iterator[tuple[int, Optional[Use], float]]:
         """Yield (mask of ranks, window, end) to try in turn: in its window, with which it ends, on
-        ranks that no job from before the window holds; on ranks that its claim already has; on all;
+        ranks that no job from before the window holds; on ranks that its keys already claim; on all;
         and, if its place there is over a limit of ranks, on those of the jobs counted with it."""
         window, claim, running = job.window, job.demands[0].claim, self.running.items()
         if window is not None and window in self.windows and window.start <= self.now:
             late = mask(r for o, use in running if o.began < window.start for r in use.where)
             yield mask(window.where) & ~late, window, min(end, window.end)
         if claim is not None:
-            yield mask(r for _, use in running if use.claim == claim for r in use.where), None, end
+            own = 0
+            for other, ranks in ((use.claim, mask(use.where)) for _, use in running if use.claim):
+                for key, same, where in zip(claim.keys, other.keys, other.where):
+                    own |= ranks & where if key == same else 0
+            yield own, None, end
         yield -1, None, end
         for name in job.takes:
             if self.counters[name].unit == RANKS:

@@ -87,6 +87,7 @@ class WaitLimits(AdmissionRule):
         self._timer = NO_TIMER  # for the first of it
         #: id of a job decided by the next full pass -> number of the event of its request
         self._first_pass: dict[int, int] = {}
+        self._too_late: set[int] = set()  # ids of jobs that were promised a start that is too late
         #: job id -> wait in seconds, of jobs whose requests were withdrawn
         self._withdrawn: OrderedDict[int, float] = OrderedDict()
 
@@ -157,8 +158,11 @@ class WaitLimits(AdmissionRule):
         self._arm()
 
     def pass_completed(self, events: int) -> None:
-        """Deny the jobs that may not wait at all and were not started by a full pass that began
-        after the first `events` events."""
+        """Deny the jobs that are promised a start that is too late, and those that may not wait at
+        all and were not started by a full pass that began after the first `events` events."""
+        too_late, self._too_late = self._too_late, set()
+        for jobid in sorted(too_late):
+            self._promised_too_late(jobid)
         for jobid, event in list(self._first_pass.items()):
             if event <= events:
                 del self._first_pass[jobid]
@@ -167,18 +171,19 @@ class WaitLimits(AdmissionRule):
                     self._give_up(job, "max-wait: it could not start at once")
         if self._first_pass:
             self.host.start_schedule()  # they arrived during that pass
-        else:
+        elif not self._too_late:
             self.host.tell_of_passes(self.pass_completed, False)
 
     def promised(self, job: PendingJob, when: float | None) -> None:
-        """Note a job's promised start (None: the promise was dropped). The job is denied later,
-        since this may be in the middle of a pass."""
+        """Note a job's promised start (None: the promise was dropped). The job is denied after the
+        pass, since it may be promised an earlier one in it."""
         waiting = self._jobs.get(job.jobid)
         if waiting is None or not waiting.early:
             return
         waiting.promised = when
         if when is not None and when > waiting.latest:
-            self.host.call_at(self.host.now(), lambda: self._promised_too_late(job.jobid))
+            self._too_late.add(job.jobid)
+            self.host.tell_of_passes(self.pass_completed)
 
     def _promised_too_late(self, jobid: int) -> None:
         waiting, job = self._jobs.get(jobid), self.host.pending(jobid)
@@ -208,6 +213,7 @@ class WaitLimits(AdmissionRule):
         self._jobs.clear()
         self._by_latest.clear()
         self._first_pass.clear()
+        self._too_late.clear()
 
     # -- answers -----------------------------------------------------------------------------------
 
