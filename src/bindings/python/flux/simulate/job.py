@@ -104,6 +104,8 @@ class Job:
 
 #: User names that are not numbers get user ids from here on.
 FIRST_USERID = 100_001
+#: Id of users without jobs.
+NOBODY = (1 << 32) - 2
 
 
 def userids(jobs):
@@ -127,21 +129,17 @@ def with_userids(config, users):
     A name is that of a user of the trace (`users`: result of `userids`), else of this machine, else
     of a user without jobs.
     """
-    known = dict(users)
-    nobody = []
-    free = itertools.count(max(known.values(), default=0) + FIRST_USERID)
+    nobody = {}
 
     def id_of(name):
         if not isinstance(name, str) or not name:
             return name
-        if name not in known and not name.isdigit():
+        if name not in users and not name.isdigit():
             try:
-                number = pwd.getpwnam(name).pw_uid
-                known[name] = known.get(str(number), number)
+                name = str(pwd.getpwnam(name).pw_uid)
             except KeyError:
-                known[name] = next(free)
-                nobody.append(name)
-        return str(known.get(name, name))
+                return nobody.setdefault(name, str(NOBODY))
+        return str(users.get(name, name))
 
     def with_ids(value, *path):
         if isinstance(value, dict):

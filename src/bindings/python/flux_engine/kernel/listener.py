@@ -90,12 +90,8 @@ class Listener(Endpoint):
         """Call a callback; like the C reactor, let nothing but ordinary exceptions out."""
         try:
             function(*args)
-        except SystemExit as exc:
-            self.ignore(exc)
-
-    def ignore(self, exc):
-        """Report a SystemExit of a callback, which cannot end the process: as the real bindings do."""
-        print(f"{self.name}: SystemExit {exc.code} in a callback ignored", file=sys.stderr)
+        except SystemExit as exc:  # it cannot end the process, as with the real bindings
+            print(f"{self.name}: SystemExit {exc.code} in a callback ignored", file=sys.stderr)
 
     def _dispatch_request(self, msg):
         watchers = self._matching(msg)

@@ -164,10 +164,7 @@ class Scheduler(ModuleTask):
     def interrupt(self, function, *args):
         if self._listening:  # its inbox is empty
             self._listening = False
-            try:
-                function(*args)
-            except SystemExit as exc:
-                self.ignore(exc)
+            self.guard(function, *args)
             self._listening = True
         else:
             super().interrupt(function, *args)
@@ -179,10 +176,7 @@ class Scheduler(ModuleTask):
             super().dispatch(item)
             return
         watcher = watchers[0]
-        try:
-            watcher.callback(watcher.handle, watcher, item, watcher.args)
-        except SystemExit as exc:
-            self.ignore(exc)
+        self.guard(watcher.callback, watcher.handle, watcher, item, watcher.args)
 
     def _listen(self):
         inbox, stopped, go_on = self.inbox, self._reactor, self.kernel.switch_to_hub
