@@ -174,7 +174,7 @@ def draw(rnd, case, at, to_limits):
         keys.update(nodes=rnd.randint(1, most), exclusive=True)
     else:
         keys["cores"] = rnd.choice([2, 3])
-        if "gpus" in has and rnd.random() < 0.5:
+        if has & {"gpus", "gpu-cores"} and rnd.random() < 0.5:
             keys["gpus"] = rnd.randint(1, 2)
         if rnd.random() < 0.5:
             keys["nodes"] = rnd.randint(1, most)
@@ -339,6 +339,8 @@ def play(case, jobs, changes, ask):
     module, args, _ = POLICIES[case.policy]
     rig = Enforced(machine(case.tree, NODES, gpus=GPUS, properties={"left": "0-3"}))
     rig.instance.config = config_of(case)
+    if "gpu-cores" in case.features:
+        args = (*args, f"pool-cores-per-gpu={CORES // GPUS}")
     if "order" in case.features:
         args = (*args, "order=queue" if case.policy == "fifo" else "order=strict")
     rig.load(module, "queue-depth=unlimited", "log-level=err", "estimate-depth=0", *args)
@@ -418,6 +420,7 @@ class Player(Evictions, UseOverTime):
         self.pool = (TreePool if case.tree else ResourcePool)(
             machine(case.tree, NODES, gpus=GPUS, properties={"left": "0-3"}),
             amounts=config.get("amounts"),
+            cores_per_gpu=CORES // GPUS if "gpu-cores" in case.features else None,
         ).impl
         self.pool.clock = lambda: self.now
         self.racks = None

@@ -110,14 +110,17 @@ FEATURES = (
     "limits", "licenses", "planned", "sharing", "racks", "max-wait", "gpus", "memory", "constraints", "priorities",
     "no-limit", "reservation", "order", "urgency", "holds", "updates", "late", "down", "preferred", "windows",
     "repeats", "booked", "preemption", "grace", "budgets", "fairshare",
-    "deadline", "early", "mixed",
+    "deadline", "early", "mixed", "gpu-cores",
 )  # fmt: skip
 
 
 def is_compared(case):
     """Whether the starts have to be equal; doc/reference/definition.rst says why others may differ."""
     has = set(case.features)
-    if has & {"sharing", "mixed", "racks", "gpus", "memory", "preferred"} and case.whole:
+    if (
+        has & {"sharing", "mixed", "racks", "gpus", "gpu-cores", "memory", "preferred"}
+        and case.whole
+    ):
         return False  # jobs ask for parts of nodes then
     kinds = has & {"reservation", "windows", "repeats", "booked"}
     if "down" in has and (kinds or has & {"preemption", "grace"} and case.whole):
@@ -129,6 +132,8 @@ def is_compared(case):
         or has & {"limits", "licenses", "budgets", "preemption", "grace"}
     ):
         return False  # a job may be given up only for a promise that is certain
+    if "fairshare" in has and has & {"licenses", "budgets"} and case.policy in ("easy", "depth"):
+        return False  # a job takes precedence unless a rule has deferred it, once it was examined
     if "mixed" in has and has & {"preemption", "grace"}:
         return False  # a place among victims may be any
     one_table = {"licenses", "planned"}, {"preemption", "grace"}, {"sharing", "mixed"}
