@@ -192,6 +192,9 @@ class Evictions:
         trial, place = changed(without(state, job, left), promises={}), eviction.where
         found = trial.place(job, end, ranks)
         eviction.where = found[0][1] if found is not None else place
+        if state.is_over(job, Use(self.now, end, None, eviction.where)):
+            self.call_off(eviction)  # its place would exceed a limit
+            return
         left = [one for one in left if mask(eviction.where) & mask(state.running[one].where)]
         self.keep(eviction)
         if not self.move_promises():

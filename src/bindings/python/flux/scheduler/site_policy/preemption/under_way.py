@@ -305,6 +305,7 @@ class Preemption(Part):
         self.shared.engage()
         if self.placeholders:
             host.placeholders.free(self.placeholders)
+            host.admission.ask_again()
             host.look_again()  # no pass would follow if this is not due to a message
         for jobid in sorted(self.held):
             self._restore_end(jobid)
