@@ -181,6 +181,14 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
     assert order("shares", "--conf", conf).index("b1") > owner.index("a4")
 
 
+def test_parts_of_a_configuration_that_do_not_apply_are_told():
+    given = {"modules": {"sched-backfill": {"args": []}}, "policy": {"limits": {"duration": "1h"}}}
+    assert Trace("sample", jobs=9, config=given).workload().notes.warnings == [
+        "modules.sched-backfill.args of the configuration: arguments are those of --scheduler alone",
+        "policy.limits of the configuration: only --engine=instance refuses jobs by them",
+    ]
+
+
 def test_the_calendar_is_that_of_no_machine(monkeypatch, tmp_path):
     budget = {"per": "instance", "period": "day", "max": {"node-hours": 1}}
     rows = [{"submit": 0, "run": 3600, "limit": 3600, "nodes": 1} for _ in range(2)]

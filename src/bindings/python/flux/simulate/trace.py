@@ -16,6 +16,7 @@ from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Workload, build
 from flux.simulate.workload.record import OptionError, TraceError, check_count
 from flux_engine.formats.config import load_path
+from flux_engine.formats.dotted import lookup_path
 from flux_engine.resource import sources
 
 #: Name of the included trace.
@@ -26,6 +27,12 @@ SHAKE = 30.0
 
 #: Options that may have several values, in the order in which they are combined.
 SWEPT = ("nodes", "limits", "scale_arrivals")
+#: Key of a configuration that does not apply as in an instance -> how it does.
+APPLIED = {
+    "modules.sched-backfill.args": "arguments are those of --scheduler alone",
+    "policy.limits": "only --engine=instance refuses jobs by them",
+    "policy.jobspec.defaults.system.duration": "only --engine=instance ends jobs by it",
+}
 #: Tables whose entries follow the calendar.
 CALENDARS = {"budgets", "reservations", "sched-budgets", "sched-reservations"}
 
@@ -271,6 +278,9 @@ class Trace:
             workload.notes.fact(
                 f"users in the tables without a job in the trace: {', '.join(nobody)}"
             )
+        for key, how in APPLIED.items():
+            if lookup_path(self.config, key) is not None:
+                workload.notes.warn(f"{key} of the configuration: {how}")
         if shake:
             workload.shaken = 0.0 if self.is_model else shake
             workload.notes.fact(f"submissions are shaken by up to {shake:g} s")
