@@ -51,11 +51,12 @@ class StrategyInForce:
     """The strategies of a plan; the one in force has the promises.
 
     Attributes:
-        pool, claims, tokens: as of `Plan`
+        pool, claims, tokens, stays_bound: as of `Plan`
     """
 
+    stays_bound = False
+
     _frozen = False  # whether promises stay on the ranks that they are bound to
-    _stays_bound = False  # whether promises stay bound to ranks, since some are reserved
     _bound: BoundStrategy | None = None
     _original: BoundStrategy | None = None  # a copy's bindings, until it makes its own
 
@@ -79,7 +80,7 @@ class StrategyInForce:
         strategy = self._current
         if strategy.seen == self._state.generation:
             return strategy
-        if not strategy.promises and not self._stays_bound and self.claims is None:
+        if not strategy.promises and not self.stays_bound and self.claims is None:
             strategy = self._current = self._counted
         return strategy if strategy.sync() else self._bind_all()
 
@@ -172,6 +173,7 @@ class Plan(StrategyInForce):
         claims (Claims): claims of running jobs on ranks, or None: all jobs may share all ranks. To be
             set before the first request
         tokens (TokenPlan): tokens that requests may need beside resources, or None
+        stays_bound (bool): whether promises, once bound to ranks, stay bound
     """
 
     _jobs_may_leave = False  # whether jobs may be removed from the pool, a copy, for a trial
@@ -526,7 +528,6 @@ class Plan(StrategyInForce):
         Where ranks are chosen and too few have room, those are kept that others than promised jobs
         use for the shortest time; each `stale()` chooses anew.
         """
-        self._stays_bound = True
         self.cancel(key)
         start = max(start, self.pool.clock())
         return self._strategy_for(request).keep_free(

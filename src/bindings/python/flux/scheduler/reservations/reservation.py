@@ -383,7 +383,7 @@ class ReservationState:
             if part not in planned:
                 start = max(part.window.start, self.host.now())
                 request = self.request(part.nodes, part.window.end - start, part.ranks)
-                planned[part] = self.host.placeholders.next_id()
+                planned[part], plan.stays_bound = self.host.placeholders.next_id(), True
                 is_free &= plan.keep_free(planned[part], request, start)
         return is_free
 
