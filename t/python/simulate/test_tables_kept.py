@@ -145,6 +145,9 @@ def job(id, start, end, units, user="7", queue=None, bank="", licenses=None, lim
         ({"per": "user", "max": {"nodes": 2}, "users": ["8"]}, None),
         ({"per": "user", "max": {"nodes": 2}, "exempt": {"users": ["7", "9"]}}, None),
         ({"per": "queue", "max": {"jobs": 2}, "queues": ["batch"]}, "limit one: batch: 3 of 2"),
+        ({"per": "queue", "max": {"jobs": 2}, "queues": "batch"}, "limit one: batch: 3 of 2"),
+        ({"per": "user", "max": {"nodes": 2}, "users": [7]}, "limit one: 7: 3 of 2 nodes"),
+        ({"per": "user", "max": {"nodes": 2}, "users": "78"}, None),
         ({"per": "user+queue", "max": {"jobs": 1}}, "limit one: 7 in batch: 2 of 1 jobs"),
         ({"per": "bank", "max": {"jobs": 2}}, "limit one: red: 3 of 2 jobs when job 3"),
         ({"per": "bank", "max": {"jobs": 2}, "banks": ["blue"]}, None),
@@ -192,7 +195,8 @@ def test_budgets(begin, most, found):
         job("4", 2 * hour, 3 * hour, "0-1", user="9", limit=hour, bank="blue"),
     ]
     budget = {"per": "bank", "period": "day", "zone": "UTC", "max": {"node-hours": most}}
-    text = overdrawn(jobs, {"one": {**budget, "banks": [""]}}, "node", {}, 0, (24 - begin) * hour)
+    budget["exempt"] = {"banks": "blue"}
+    text = overdrawn(jobs, {"one": budget}, "node", {}, 0, (24 - begin) * hour)
     assert text is found or text == f"budget one: all: {found}"
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 
 from flux.scheduler.site_policy.budgets import period_of
 from flux.scheduler.site_policy.counting import PER
+from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.sharing import MODES
 from flux.scheduler.times import zone_named
 from flux.simulate.results.reading import GRAIN
@@ -111,7 +112,7 @@ def changes_of(rows):
 
 def _is_for(table, row, parents):
     """Whether a table applies to the queue of a job."""
-    queues = table.get("queues")
+    queues = Fields(table).names("queues")
     return not queues or row.queue in queues or parents.get(row.queue) in queues
 
 
@@ -151,9 +152,10 @@ def _by_key(rows, entry, parents):
 
 
 def _applies(limit, row, parents):
-    exempt = limit.get("exempt") or {}
+    limited, exempt = Fields(limit), Fields(limit.get("exempt") or {})
     for key, value in (("users", row.user), ("banks", row.bank)):
-        if limit.get(key) and value not in limit[key] or value in exempt.get(key, ()):
+        names = limited.names(key)
+        if names and value not in names or value in exempt.names(key):
             return False
     return _is_for(limit, row, parents)
 
