@@ -700,7 +700,9 @@ class Player(Evictions, UseOverTime):
     def change(self, one):
         """Make a change, as `Enforced.change` does."""
         state, is_all = self.state, self.state.policy == "all"
-        for eviction in [e for e in self.evictions if e.job.id == one.number and one.kind == "hold"]:
+        for eviction in [
+            e for e in self.evictions if e.job.id == one.number and one.kind == "hold"
+        ]:
             self.call_off(eviction)
         job = {job.id: job for job in [*state.pending, *state.running]}.get(one.number)
         if one.kind in ("down", "up"):

@@ -187,11 +187,17 @@ def mixed(chance, queue):
     return {key: value for key, value in asked.items() if value is not None}
 
 
+def limited(chance, queue):
+    """Parts of nodes for two banks, whose cores are limited."""
+    return {**parts_of_nodes(chance, queue), "bank": chance.choice("ab")}
+
+
+LIMITS = {"limits": {"bank": {"per": "bank", "max": {"cores": 18}}}}
 SHARING = {"sharing": {"all": {"mode": "user"}}}
 PLANNED = {"licenses": {"matlab": {"total": 3, "plan": True}}}
 RACKS = {"topology": {"rack": {"groups": {"a": "n[0-3]", "b": "n[4-7]"}}}}
 MIXED = {**SHARING, **PLANNED, **RACKS, "amounts": {"memory": "8G"}}
-TABLES = {parts_by_user: SHARING, with_licences: PLANNED, mixed: MIXED}
+TABLES = {limited: LIMITS, parts_by_user: SHARING, with_licences: PLANNED, mixed: MIXED}
 
 
 def disturb(instance, chance, policy, told):
@@ -274,6 +280,7 @@ def play(kind, seed, policy, cancels, into_promises=True, disturbed=False):
     + [(parts_by_user, seed, policy) for seed in (0, 2, 10) for policy in (*POLICIES, ALL)]
     + [(with_licences, seed, policy) for seed in (1, 8, 26) for policy in (EASY, MANY)]
     + [(with_licences, seed, ALL) for seed in (2, 7, 10)]
+    + [(limited, 22, policy) for policy in POLICIES]
     + [(mixed, seed, policy) for seed in (10, 21, 28) for policy in (*POLICIES, ALL)],
 )
 def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
