@@ -656,6 +656,8 @@ class Player(Evictions, UseOverTime):
                 self.note_end(job, state.running.pop(job))
                 self.pool.free(job.id) if state.choose else None
                 is_woken = have_ended = True
+            if have_ended and self.evictions:
+                self.ask_refused(have_moved=False)  # before their jobs start
             is_woken |= self.go_on(have_ended)
             while self.searches and self.searches[0].time <= self.now:
                 is_woken |= self.search(self.searches.pop(0))
