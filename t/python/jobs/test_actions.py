@@ -374,25 +374,6 @@ def test_plugins_of_the_configuration_are_a_matter_of_the_start(inst, plugins):
 # -- update of the queue ---------------------------------------------------------------------------------------------
 
 
-def test_update_queue(queues):
-    """golden/queues-config.jsonl: pending job moved to queue batch."""
-    switch(queues, True, all=True)
-    id = queues.submit(queue="a")
-    queues.sched.seen.clear()
-    queues.update(id, queue="b")
-    assert queues.sched.methods_seen() == ["check", "prioritize", "cancel", "alloc"]
-    system = queues.sched.of("alloc")[0]["jobspec"]["attributes"]["system"]
-    assert (system["queue"], system["constraints"]) == ("b", {})
-    assert queues.sched.of("check")[0]["jobspec"]["attributes"]["system"] == system
-    queues.update(id, queue="a")
-    system = queues.jm.jobs.active[id].jobspec["attributes"]["system"]
-    assert system["constraints"] == {"properties": ["x"]}
-    updates = [
-        list(one["context"]) for one in queues.eventlog(id) if one["name"] == "jobspec-update"
-    ]
-    assert updates == [["attributes.system.queue", "attributes.system.constraints"]] * 2
-
-
 def test_jobs_of_a_removed_queue_stay_with_the_scheduler(queues):
     """As flux-core 0.88 does: a job that was sent before starts; one that was not waits for its queue."""
     switch(queues, True, all=True)

@@ -37,19 +37,6 @@ def test_alloc_request(inst, sched):
     assert not inst.sched.requests[id].streaming
 
 
-@pytest.mark.parametrize("body, note", [({"note": "too big"}, "too big"), ({}, "")])
-def test_deny(inst, body, note, sched):
-    id = inst.submit()
-    inst.sched.answer(id, type=1, annotations={"sched": {"x": 1}})
-    inst.sched.answer(id, type=2, **body)
-    inst.run()
-    context = inst.eventlog(id)[-2]["context"]
-    assert (context["type"], context["severity"], context["note"]) == ("alloc", 0, note)
-    assert inst.events(id)[-2:] == ["exception", "clean"]
-    assert inst.sched.of("free") == []
-    assert inst.jm.jobs.find(id).annotations == {}
-
-
 TAG = {"user": {"tag": ["a", "b"]}}
 PLAN = {"t_estimate": 90.0, "reason_pending": "nodes"}
 #: Annotations sent by a scheduler in turn, and those shown afterwards.
@@ -90,16 +77,6 @@ def test_cancel_crosses_success(inst, sched):
     assert "alloc" not in inst.events(id)
     assert inst.events(id)[-1] == "clean"
     assert inst.sched.of("free") == [{"id": id, "R": make_R(), "final": True}]
-
-
-def test_cancel_after_alloc_before_start(inst, sched):
-    inst.unload("job-exec")
-    id = inst.submit()
-    inst.sched.allocate(id)
-    inst.run()
-    inst.cancel(id)
-    assert inst.events(id)[-3:] == ["exception", "free", "clean"]
-    assert len(inst.sched.of("free")) == 1
 
 
 def test_urgency_is_refused_once_allocated(inst):
@@ -245,15 +222,6 @@ def test_a_second_hello_replaces_the_scheduler(inst):
     second.allocate(id)
     inst.run()
     assert inst.state(id) == RUN
-
-
-def test_late_response_is_ignored(inst, sched):
-    id = inst.submit()
-    msg = inst.sched.requests[id]
-    inst.sched.answer(id, type=3)
-    inst.sched.respond(msg, {"id": 999, "type": 1, "annotations": {"a": 1}})
-    inst.run()
-    assert inst.jm.sched.is_ready
 
 
 # -- expiration ---------------------------------------------------------------------------------------------

@@ -107,27 +107,6 @@ def test_mock_exception(inst, where, ran, auto):
     assert status(inst, id) == ([15] if where == "run" else [])
 
 
-def test_virtual_clock_means_mock(inst, auto):
-    id = inst.submit(command=["rm", "-rf", "/nonexistent"])
-    inst.advance(0.9)
-    assert inst.state(id) == RUN
-    inst.advance(0.2)
-    assert inst.events(id)[-1] == "clean"
-
-
-@pytest.mark.parametrize("kind", ["cancel", "x"])
-def test_one_final_release_in_every_path(inst, kind, auto):
-    seen = []
-    inst.kernel.intercept = lambda endpoint, msg: (
-        msg.type == 2 and msg.topic == "job-exec.start" and seen.append(msg.body["type"]) and False
-    )
-    id = inst.submit(run_duration=10)
-    inst.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
-    inst.advance(20)
-    inst.kernel.intercept = None
-    assert seen == ["start", "finish", "release"]
-
-
 class MyExec(Service):
     name = "my-exec"
 
@@ -148,26 +127,6 @@ def serve(inst):
     mine.start()
     inst.rpc("job-manager.exec-hello", {"service": "my-exec"})
     return mine
-
-
-def test_another_execution_service(inst):
-    """A module of one's own can execute jobs."""
-    mine = serve(inst)
-    id = inst.submit()
-    [msg] = mine.requests
-    assert msg.matchtag == 0
-    assert (
-        list(msg.payload) == ["id", "userid", "jobspec", "R", "reattach"]
-        and msg.payload["reattach"] is False
-    )
-    for kind, data in (
-        ("start", {}), ("release", {"ranks": "0", "final": False}), ("exception", {"type": "x", "severity": 3}),
-        ("finish", {"status": 0}), ("release", {"ranks": "0", "final": True}),
-    ):  # fmt: skip
-        mine.respond(msg, {"id": id, "type": kind, "data": data})
-    inst.run()
-    assert inst.events(id)[-6:] == ["release", "exception", "finish", "release", "free", "clean"]
-    mine.close()
 
 
 def test_wrong_answers_of_an_execution_service(inst):

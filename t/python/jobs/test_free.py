@@ -40,12 +40,6 @@ def visit(inst):
     return found
 
 
-def test_free_without_housekeeping_returns_R_as_allocated(four):
-    four.submit(run_duration=1)
-    four.advance(1)
-    assert four.sched.of("free")[0]["R"] == FOUR
-
-
 def submit_and_end_rank_0(four):
     """A job that has finished, and of whose ranks execution holds all but the first."""
     id = four.submit(run_duration=1000)

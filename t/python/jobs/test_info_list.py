@@ -321,16 +321,6 @@ def test_jobs_of_a_virtual_queue_are_listed_with_those_of_its_parent(inst):
     assert listed("a") == {ids["a"]} and listed("b") == {ids["v"], ids["b"]}
 
 
-def test_reloaded_job_list_knows_all_jobs(five):
-    before = jobs(five)
-    five.unload("job-list")
-    five.load_module("job-list")
-    five.run()
-    assert jobs(five) == before
-    five.advance(200)
-    assert five.five["running"] in ids(five, constraint={"states": ["inactive"]})
-
-
 def test_job_manager_comes_back(five):
     five.unload("job-manager")
     five.advance(3)
@@ -351,14 +341,3 @@ def test_expiration_and_duration_follow_updates(auto):
 
 
 # -- the journal ---------------------------------------------------------------------------------------------------
-
-
-def test_journal_in_batches(auto):
-    stream = Stream(auto.handle, "job-manager.journal-batches", None)
-    assert stream.take() == [{"events": []}]
-    id = auto.submit(run_duration=1)
-    (alloc,) = [e for item in stream.take() for e in item["events"] if "R" in e]
-    assert (alloc["id"], alloc["event"]["name"]) == (id, "alloc")
-    auto.advance(1)
-    names = [e["event"]["name"] for item in stream.take() for e in item["events"]]
-    assert names == ["finish", "release", "free", "clean"]

@@ -10,7 +10,6 @@ from jobs_instance import ALL
 
 from flux.scheduler.testing import jobspec
 from flux_embedded.services.job_ingest import IdGenerator
-from flux_engine.kernel.message import OWNER
 
 QUEUES = {
     "queues": {
@@ -60,20 +59,6 @@ def test_ids_go_on_after_a_reload(inst):
 
 
 # -- stored keys ---------------------------------------------------------------------------------------
-
-
-def test_stored_files(inst):
-    spec = jobspec(environment={"A": "b"})
-    id = inst.submit(json.dumps(spec))
-    assert stored(inst, id)["attributes"]["system"]["duration"] == 0
-    assert stored(inst, id)["attributes"]["system"].get("environment") is None
-    assert stored(inst, id, "J") == spec
-    assert inst.eventlog(id)[0]["context"] == {
-        "userid": OWNER,
-        "urgency": 16,
-        "flags": 0,
-        "version": 1,
-    }
 
 
 # -- refusals ------------------------------------------------------------------------------------------
@@ -216,13 +201,6 @@ def test_defaults_and_constraints_of_a_queue(queues, asked, queue, duration, con
     found = system(queues, **asked)
     assert (found["queue"], found["duration"]) == (queue, duration)
     assert found.get("constraints") == constraints
-
-
-def test_constraint_is_added_to_the_users(queues):
-    found = system(
-        queues, queue="debug", constraints={"or": [{"ranks": ["0"]}], "properties": ["x"]}
-    )
-    assert found["constraints"] == {"or": [{"ranks": ["0"]}], "properties": ["x", "pp"]}
 
 
 def test_invalid_queue(queues):

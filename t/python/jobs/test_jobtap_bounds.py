@@ -105,16 +105,6 @@ def test_removal_finishes_all_that_are_open(inst, p, topic, kind, severity, same
     )
 
 
-def test_a_plugin_may_say_that_its_removal_is_no_failure(inst, p):
-    p.add_handler("job.state.run", lambda p, t, a: p.prolog_start("one", if_removed=0))
-    id = running(inst)
-    inst.jobtap(remove="mine.py")
-    end(inst)
-    events = {event["name"]: event.get("context") for event in inst.eventlog(id)}
-    assert events["prolog-finish"] == {"description": "one", "status": 0}
-    assert "exception" not in events and events["finish"] == {"status": 0}
-
-
 @pytest.mark.parametrize(
     "topic, kind", [("job.state.run", "prolog"), ("job.state.cleanup", "epilog")]
 )
@@ -140,17 +130,6 @@ def test_a_perilog_of_a_callback_ends_if_it_raises(inst, p, topic, kind):
     assert exception["type"] == kind and exception["severity"] == (0 if kind == "prolog" else 1)
     assert exception["note"] == f"mine.py: {topic} failed during {kind} 'one'"
     assert any(f"mine.py: {topic} failed: 2 {kind}s of its jobs" in text for text in inst.logged())
-
-
-def test_a_perilog_of_a_former_callback_goes_on(inst, p):
-    p.add_handler("job.state.run", lambda p, t, a: p.prolog_start("one"))
-    p.add_handler("job.new", lambda p, t, a: 1 / 0)
-    id = running(inst)
-    running(inst)
-    assert inst.events(id)[-1] == "prolog-start"
-    p.prolog_finish(id, "one", 0)
-    end(inst)
-    assert inst.state(id) == INACTIVE
 
 
 def test_a_prolog_of_a_timer_ends_if_it_raises(inst, p):

@@ -33,15 +33,6 @@ def test_a_negative_answer_refuses(inst, p, answer):
     assert inst.state(id) == INACTIVE  # this event cannot be refused
 
 
-def test_a_callback_that_fails_updates_nothing(inst, p):
-    def priority(p, topic, args):
-        p.jobspec_update({"attributes.system.x": 1})
-        raise ValueError
-
-    p.add_handler("job.state.priority", priority)
-    assert "jobspec-update" not in inst.events(inst.submit())
-
-
 @pytest.mark.parametrize(
     "name, context, number",
     [
@@ -105,15 +96,6 @@ def test_updates_in_an_answer_are_checked(inst, p, updates):
     assert "jobspec-update" not in inst.events(id)
 
 
-def test_an_epilog_of_a_job_without_resources_holds_back_clean(inst, p):
-    p.add_handler("job.state.cleanup", lambda p, topic, args: p.epilog_start("late"))
-    id = inst.submit()
-    inst.cancel(id)
-    assert inst.events(id)[-1] == "epilog-start" and inst.state(id) == CLEANUP
-    p.epilog_finish(id, "late", 0)
-    assert inst.events(id)[-2:] == ["epilog-finish", "clean"]
-
-
 def test_annotations_are_an_event_for_subscribers(inst, p):
     seen = []
     p.add_handler("job.new", lambda p, topic, args: p.job_subscribe(CURRENT_JOB))
@@ -171,14 +153,6 @@ def test_dependencies_of_a_job_past_DEPEND_are_refused(inst, p):
         for change in (p.dependency_add, p.dependency_remove):
             with raises(errno.EINVAL, "dependencies belong to DEPEND state"):
                 change(job, "x")
-
-
-@pytest.mark.parametrize("init", ["def plugin_init(p, q):", "def plugin_init():"])
-def test_an_error_names_no_place_in_our_own_files(inst, tmp_path, init):
-    path = tmp_path / "odd.py"
-    path.write_text(f"{init}\n    pass\n")
-    with pytest.raises(OSError, match=r"TypeError: plugin_init\(\) .*(given|'q')$"):
-        inst.jobtap(load=str(path))
 
 
 def test_a_callback_that_changes_its_arguments_fails(inst, p):

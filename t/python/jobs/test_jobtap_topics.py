@@ -261,18 +261,6 @@ def test_a_forced_R_that_is_none(inst, p, R):
     assert inst.events(inst.submit(run_duration=1))[-2:] == ["exception", "clean"]
 
 
-def test_annotations_from_a_callback(inst, p, sched):
-    for state, value in (("sched", "value"), ("run", "late")):
-        answer = {"annotations": {"test": value}}
-        p.add_handler(f"job.state.{state}", lambda p, topic, args, answer=answer: answer)
-    id = inst.submit(run_duration=1)
-    job = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
-    assert job["annotations"] == {"test": "value"}
-    inst.sched.allocate(id)
-    inst.run()
-    assert inst.jm.jobs.active[id].annotations == {"test": "value"}  # only while the job is pending
-
-
 # -- job.event.*, inactive jobs -----------------------------------------------------------------------------
 
 
