@@ -108,18 +108,6 @@ def test_an_open_promise_breaks_no_promised_time():
     assert plan.breaks_a_promise()
 
 
-def test_ranks_that_come_up_are_kept_for_no_job():
-    pool = make_pool(3)
-    pool.mark_down("2")
-    plan = pool.plan()
-    plan.reserve(9, ask(pool, 1, 1, 0, duration=1.0), NOW + 500)
-    request = ask(pool, 1, 16, 4, nodes=3, exclusive=True, duration=100.0)
-    assert not plan.keep_free(-1, request, NOW + 10)
-    assert not plan.is_counted and plan.stale() == [] and plan.ranks_of(-1) == 0b011
-    pool.mark_up("2")
-    assert plan.stale() == [] and plan.ranks_of(-1) == 0b111
-
-
 @pytest.mark.parametrize("is_extended", [False, True])
 def test_promises_are_examined_in_a_row_whatever_changed_before(is_extended):
     """Where none is in doubt: after starts without a promise, and after a job got more time."""

@@ -14,7 +14,6 @@ from pool_model import Ask, R_of
 from flux.idset import IDset
 from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
 from flux.resource.plan import bound_strategy
-from flux.resource.plan.tokens import TokenPlan
 from flux.resource.pool.masks import members, popcount
 
 NOW = 1000.0
@@ -277,16 +276,6 @@ def test_a_hold_is_lost_with_its_ranks_only():
     assert plan.stale() == []
     pool.remove_ranks("3")
     assert plan.stale() == [7]
-
-
-def test_a_copied_plan_promises_tokens_of_its_own():
-    pool = make_pool(FOUR)
-    plan = pool.plan()
-    plan.tokens = TokenPlan({"a": 1}, {"a": {}}, lambda jobid: 0.0)
-    one = job(pool, 1, cores=4).with_tokens({"a": 1})
-    copy = plan.copy()
-    copy.reserve(1, one, NOW)
-    assert (plan.earliest(one), copy.earliest(one)) == (NOW, NOW + 10)
 
 
 @pytest.fixture(params=["counted", "bound"])

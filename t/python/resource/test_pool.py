@@ -239,28 +239,6 @@ def test_bad_ids(method):
     assert pool.generation == generation
 
 
-def test_times():
-    pool = ResourcePool(R(expiration=500.0))
-    now = [100.0]
-    pool.clock = lambda: now[0]
-    assert pool.clock() == 100.0 and pool.copy().clock() == 100.0
-    pool.alloc(1, ask(pool, duration=50.0))
-    pool.alloc(2, ask(pool))
-    assert dict(pool.job_end_times()) == {1: 150.0, 2: 500.0}
-    pool.set_expiration(700)
-    assert pool.expiration == 700.0
-    pool.update_expiration(1, 0)
-    pool.update_expiration(9, 5)
-    assert dict(pool.job_end_times()) == {1: 0.0, 2: 500.0}
-    for bad in ("x", None, float("nan"), -1.0, True, float("inf")):
-        with pytest.raises(ValueError):
-            pool.update_expiration(1, bad)
-        with pytest.raises(ValueError):
-            pool.set_expiration(bad)
-        with pytest.raises(ValueError):
-            pool.set_starttime(bad)
-
-
 def test_reasons():
     lite = [
         {"rank": "0-1", "children": {"core": "0-3"}},
@@ -552,17 +530,6 @@ def test_a_hook_returns_a_selection_and_a_number_of_slots(answer, words):
 
 
 @pytest.mark.parametrize(
-    "nslots, nodes, said",
-    [(1, 2, "1 nodes, 1 slots: .* least 2 and 2"), (2, None, "1 nodes, 1 slots: .* least 1 and 2")],
-)
-def test_a_hook_that_gives_too_little(nslots, nodes, said):
-    pool = hooked(_select_resources=lambda self, found, request: ([(0, {0}, ())], 1))(R())
-    with pytest.raises(ValueError, match=said):
-        pool.alloc(1, ask(pool, nslots, nodes=nodes))
-    assert not pool.job_end_times()
-
-
-@pytest.mark.parametrize(
     "placed, said",
     [
         (7, r"expected \(selection, nslots\), got 7"),
@@ -624,19 +591,6 @@ def test_a_hook_without_return_is_told_once():
             pool.alloc(jobid, ask(pool))
     text = "choose_nothing() returned None, taken for ([], 0): is a return missing?"
     assert log.lines == [("warning", text)]
-
-
-def test_feasibility_of_the_site():
-    def never(self, request):
-        raise InfeasibleRequest("not on a Friday")
-
-    pool = hooked(_check_feasibility=never)(R())
-    assert not pool.impl.hooked  # choosing is as ever
-    with pytest.raises(InfeasibleRequest, match="Friday"):
-        pool.check_feasibility(ask(pool))
-    assert pool.alloc(1, ask(pool)).dumps() == "rank0/core0"
-    with pytest.raises(InfeasibleRequest, match="Friday"):
-        pool.alloc(2, ask(pool, nodes=4, cores=4))
 
 
 # -- the checks themselves ---------------------------------------------------------------------------------

@@ -75,24 +75,6 @@ def test_system_cores_are_given_to_nobody():
     pool.check()
 
 
-def test_system_cores_of_a_running_job_are_passed_over():
-    before = pool_of()
-    alloc = before.alloc(1, ask(before, nodes=2, exclusive=True))
-    few = before.copy()
-    few.free(1)
-    small = few.alloc(2, ask(few, cores=1))
-    pool = pool_of(system_cores="0")
-    pool.register_alloc(1, alloc)
-    pool.free(1, make_R("0", "0-7", "0-1"))
-    pool.check()
-    pool.register_alloc(2, small)  # core 0 alone: nothing of it is in the pool
-    pool.check()
-    pool.free(2, small, final=True)
-    pool.free(1, make_R("1", "0-7", "0-1"), final=True)
-    pool.check()
-    assert pool.alloc(3, ask(pool, slots=14))
-
-
 @pytest.mark.parametrize("policy", [Fifo, Backfill])
 def test_a_scheduler_takes_them_as_arguments(policy):
     instance = FakeInstance(R=make_R(ranks="0-1", cores="0-7", gpus="0-1", hosts="n[0-1]"))

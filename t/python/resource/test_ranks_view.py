@@ -60,18 +60,6 @@ def state_of(pool):
     )
 
 
-# -- ranks -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cls", [ResourcePool, TreePool])
-def test_ranks_that_left_are_in_nothing(cls):
-    pool = cls(R())
-    pool.remove_ranks("0,3")
-    assert pool.ranks == pool.idle_ranks == pool.eligible_ranks() == 0b0110
-    assert pool.ranks_matching({"properties": ["big"]}) == 0b0100
-    assert pool.node_kinds() == [(8, 0, 0b0100), (4, 1, 0b0010)]
-
-
 # -- allocations on given ranks ----------------------------------------------------------------------------
 
 
@@ -103,48 +91,8 @@ def test_given_ranks_that_do_not_do(pool):
 # -- placeholders ------------------------------------------------------------------------------------------
 
 
-def test_a_placeholder_takes_the_free_units(pool):
-    pool.alloc(1, ask(pool, cores=3, constraints={"ranks": ["1"]}))
-    pool.alloc(2, ask(pool, nodes=1, cores=8, constraints={"ranks": ["2"]}))
-    pool.mark_down("3")
-    assert pool.hold_free(NOBODY, ALL, NOW + 60) == 0b0011, "2 is in use, 3 is down"
-    assert pool.held_ranks(NOBODY) == 0b0011
-    assert pool.job_end(NOBODY) == NOW + 60
-    assert (NOBODY, NOW + 60) in pool.job_end_times()
-    index = pool.impl.index
-    assert [index.free(rank) for rank in range(3)] == [0, 0, 0]
-    assert index.free(3), "what is down is not taken"
-    with pytest.raises(InsufficientResources):
-        pool.alloc(3, ask(pool))
-    pool.check()
-    pool.free(1)
-    pool.free(NOBODY)
-    assert pool.idle_ranks == 0b1011
-    pool.check()
-
-
 def test_an_id_is_held_for_once(pool):
     assert pool.hold_free(NOBODY, 0b0001, NOW + 60)
     with pytest.raises(ValueError, match="already has an allocation"):
         pool.hold_free(NOBODY, 0b0010, NOW + 60)
     assert pool.held_ranks(NOBODY) == 0b0001
-
-
-@pytest.mark.parametrize("until", [NOW - 5, NOW, NOW + 0.25])
-def test_a_placeholder_ends_when_it_should_however_soon(pool, until):
-    pool.hold_free(NOBODY, ALL, until)
-    assert pool.job_end(NOBODY) == until
-    assert pool.idle_ranks == 0, "until it is freed, it holds what it holds"
-
-
-def test_jobs_move_into_the_units_of_a_placeholder(pool):
-    """How a reservation lends its ranks: its placeholder makes room, and takes the rest."""
-    kept = pool.hold_free(NOBODY, BIG, NOW + 60)
-    request = ask(pool, cores=6)
-    assert not pool.fits_on(request, kept)
-    pool.free(NOBODY)
-    pool.alloc_on(1, request, kept)
-    assert pool.hold_free(NOBODY, kept, NOW + 60) == BIG
-    index = pool.impl.index
-    assert [index.free(rank) for rank in (2, 3)] == [0, 0]
-    pool.check()

@@ -22,22 +22,6 @@ def test_one_holder_at_a_time(four):
     assert first["up"] == "0,2-3" and first["resources"] == vm_R()
 
 
-def test_allocations_are_checked_by_the_holders_own_record(four):
-    """Of a rank that goes down it may not know for a second."""
-
-    def wrong(rank, after):
-        return told.take(1, vm_R(rank, "0", "vm"), four.kernel.now() + after)
-
-    four.call("drain", targets="0")
-    four.acquire().take()
-    told = four.service("resource").acquired.told
-    four.call("drain", targets="1")
-    assert (wrong("0", 0.5), wrong("1", 0.5)) == ("rank 0 is down", None)
-    four.call("undrain", targets="0")
-    told.give_back(1)
-    assert (wrong("1", 1.5), wrong("0", 1.5)) == ("rank 1 is down", None)
-
-
 def test_guests_and_strangers(four):
     guest = four.client("guest", userid=1234, rolemask=2)
     for topic in ("acquire", "drain", "undrain", "reload", "shrink", "expiration-update"):
@@ -65,19 +49,6 @@ def test_ranks_of_a_configuration_do_not_shrink(make):
     assert holder.take() == [{"down": "3"}]
     there.call("overlay.join", ranks="3")
     assert holder.take() == [{"up": "3"}]
-
-
-def test_shrink_is_for_good(four):
-    holder = four.acquire()
-    holder.take()
-    four.call("shrink", targets="2-3")
-    assert holder.take() == [{"down": "2-3", "shrink": "2-3"}]
-    four.call("online", targets="2")
-    assert holder.take() == []
-    holder.leave()
-    assert four.acquire().take() == [{"resources": vm_R(), "up": "0-2"}]
-    assert four.fails("shrink", targets="4") == (errno.EINVAL, "idset is out of range")
-    assert four.fails("shrink", targets="0-3") == (errno.EINVAL, "no resources would be left")
 
 
 def test_properties(make):

@@ -91,16 +91,6 @@ def test_recorded_eventlog(four):
     ]
 
 
-def test_status_of_drained_and_lost_ranks(four):
-    four.call("drain", targets="3", reason="x")
-    four.call("overlay.disconnect", rank=2)
-    status = four.call("status")
-    drained = {"timestamp": four.kernel.now(), "reason": "x"}
-    assert status == {
-        "R": vm_R(), "drain": {"3": drained}, "online": "0-1,3", "offline": "2", "exclude": "", "torpid": "",
-    }  # fmt: skip
-
-
 EMPTY = {
     "version": 1,
     "execution": {"R_lite": [], "starttime": 0.0, "expiration": 0.0, "nodelist": [""]},
@@ -120,13 +110,6 @@ def test_sched_status(make):
     assert there.call("sched-status") == {"all": without, "down": down, "allocated": EMPTY}
 
 
-def test_sched_status_asks_the_job_manager(four):
-    manager = four.client("fake")
-    manager.task.post = lambda msg: manager.respond(msg, {"allocated": vm_R("0", "1", "vm")})
-    four.kernel.add_service("job-manager", manager.task)
-    assert four.call("sched-status")["allocated"] == vm_R("0", "1", "vm")
-
-
 def test_reload(four):
     holder = four.acquire()
     holder.take()
@@ -139,14 +122,6 @@ def test_reload(four):
     four.call("drain", targets="1,3")
     four.call("reload", R=big, force=True)
     assert four.stored_R() == big and four.acquire().take() == [{"resources": big, "up": "0,2,4-9"}]
-
-
-def test_reload_forgets_missing_ranks(four):
-    four.call("drain", targets="1,3")
-    four.call("reload", R=vm_R("0-1", hosts="vm,vm"))
-    assert list(four.call("status")["drain"]) == ["1"]
-    four.call("reload", R=vm_R())
-    assert list(four.call("status")["drain"]) == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -175,27 +150,6 @@ def test_hosts_are_verified(make, capfd):
     }
     assert f"resource.err[1]: draining: {reason}\n" in capfd.readouterr().err
     assert there.acquire().take()[0]["up"] == "0,2-3"
-
-
-@pytest.mark.parametrize("how", ["argument", "configuration"])
-def test_verification_can_be_left_out(make, how):
-    there = make(
-        2,
-        services=("kvs",),
-        conf={"resource": {"noverify": True}} if how == "configuration" else {},
-    )
-    there.store_R(vm_R("0-1", hosts="fake[0-1]"))
-    there.load_module("resource", *(["noverify"] if how == "argument" else []))
-    assert there.call("status")["drain"] == {}
-
-
-def test_drained_ranks_stay_drained_when_the_module_is_loaded_anew(four):
-    four.call("drain", targets="1-2", reason="broken")
-    four.call("undrain", targets="1")
-    before = four.call("status")
-    four.reload_module("noverify")
-    assert four.call("status") == before
-    assert [name for name, context in four.events()][-1] == "resource-define"
 
 
 def test_bad_module_argument_and_configuration(make, capfd):

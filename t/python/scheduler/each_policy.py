@@ -23,6 +23,4 @@ def under(*names):
     return pytest.mark.parametrize("policy, args", [TABLE[name] for name in names], ids=names)
 
 
-#: Backfill in the order of the queue.
-IN_ORDER = under("easy", "conservative", "no-guarantee")
 POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "conservative", "promise-all")

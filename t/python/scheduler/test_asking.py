@@ -2,13 +2,11 @@
 """The scheduler's answers: why a job waits, when it starts, which jobs could start, and the plan."""
 
 import errno
-import math
 
 import pytest
 from peers import R, Rig, jobspec, whole
 
 from flux.resource import ResourcePool
-from flux.scheduler.host import name_of
 from flux.scheduler.query import service
 from flux.scheduler.query.answering import Answering
 
@@ -111,16 +109,6 @@ def test_parts_of_a_constraint_and_whom_they_leave_out(module):
     assert job["matching"] == 2
 
 
-@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
-def test_never_is_not_not_now(module):
-    rig = rig_with(module, (7, 100), (2, 100), (8, 100))
-    rig.resource.update(shrink="7")
-    head, job = rig.answer("explain", all=True)["jobs"]
-    assert head["verdict"] == "waits"
-    assert job["verdict"] == "never"
-    assert "only 7 eligible" in job["reason"]
-
-
 @pytest.mark.parametrize(
     "payload, text",
     [
@@ -216,31 +204,12 @@ def test_when_flux_core_refuses_such_a_job_at_submission(limit, fits, why):
     assert (answer["verdict"], answer["reason"]) == ("never", why)
 
 
-def test_no_start_and_no_plan_after_the_instance_has_ended():
-    rig = rig_with(BACKFILL)
-    rig.resource.update(expiration=rig.now + 600)
-    rig.arrive(1, whole(8, 0), wait=1)
-    answer = rig.answer("when", jobspec=whole(1, 500))
-    assert (answer["verdict"], answer["start"]) == ("unknown", None)
-    assert answer["reason"] == "the instance ends before it could start"
-    for topic in ("plan", "windows"):
-        assert rig.answer(topic, horizon=3600)["until"] == rig.now + 599
-
-
 def test_the_ranks_of_an_answer_are_an_idset_whatever_the_order_of_the_entries_of_R():
     rig = Rig(R(3, 4), "sched-fifo")
     rig.arrive({1: jobspec(4, duration=10), 2: jobspec(1, duration=100)})
     rig.free(1)
     answer = rig.answer("when", jobspec=jobspec(11, duration=10))
     assert (answer["verdict"], answer["ranks"]) == ("now", "0-2")
-
-
-def test_when_names_the_queue():
-    rig = rig_with("sched-fifo")
-    assert rig.answer("when", jobspec=whole(1, 500))["queue"] is None
-    defaults = {"jobspec": {"defaults": {"system": {"queue": "batch"}}}}
-    rig.reconfigure({"queues": {"batch": {}}, "policy": defaults})
-    assert rig.answer("when", jobspec=whole(1, 500))["queue"] == "batch"
 
 
 def test_when_ranks_are_down():
@@ -335,19 +304,6 @@ def test_windows_of_two_kinds_of_nodes():
     assert [one["steps"][0][0] for one in answer["kinds"]] == [2, 4]
 
 
-@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
-def test_windows_of_queues_that_go_by_themselves(module):
-    """The first job of a queue, which cannot start, is in the way of no other queue."""
-    rig = Rig(R(8, 4, properties={"a": "0-3"}), module, "order=queue")
-    only = {"constraints": {"properties": ["a"]}}
-    rig.alloc({1: whole(4, 1000, **only), 2: whole(4, 0, **only)})
-    (kind,) = rig.answer("windows", horizon=3600)["kinds"]
-    assert kind["steps"] == [[4, rig.now + 3600]] and kind["total"] == 8
-    rig.alloc(3, whole(8, 10))
-    (kind,) = rig.answer("windows", horizon=3600)["kinds"]
-    assert kind["steps"] == []
-
-
 @pytest.mark.parametrize("horizon", [0, -1, "8h", True, 1e12, None])
 def test_horizons_that_are_refused(horizon):
     for topic in ("windows", "plan"):
@@ -386,36 +342,9 @@ def test_statistics_count_jobs_whose_reasons_are_not_determined(monkeypatch):
     assert kinds == {"resources": 1, "other": 2}
 
 
-@pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("first", [6, 8])
-def test_statistics_count_the_reasons_of_explain(module, first):
-    """Two jobs wait; the second fits beside the first running one, or not even that."""
-    rig = rig_with(module, (first, 100), (4, 50), (2, 10000))
-    reasons = [job["reason"] for job in rig.answer("explain", all=True)["jobs"]]
-    assert "insufficient" in reasons[0]
-    kinds = {one["kind"]: one["count"] for one in rig.answer("stats")["reasons"]}
-    assert kinds.get("order", 0) == sum(text.startswith("behind") for text in reasons)
-
-
 def running_ends(rig, jobid):
     answer = rig.answer("explain", id=jobid)["jobs"][0]
     return [(one["name"], one["end"]) for one in answer["behind"]], answer["behind_more"]
-
-
-@pytest.mark.parametrize("with_rule", [False, True])
-def test_explain_names_the_running_jobs_that_end_last(with_rule):
-    """Also where a rule may know another end of each than the pool does."""
-    lengths = [0, 500, 700, 700, 600, 300, 900, 900, 900, 200, 800, 0]
-    rig = rig_with(BACKFILL, *((1, length) for length in lengths), (12, 60), nodes=12)
-    if with_rule:
-        rig.sched.admission.own_ends[10] = 5000.0 + rig.now
-    ends = {jobid: length or math.inf for jobid, length in enumerate(lengths, 1)}
-    if with_rule:
-        ends[10] = 5000
-    expected = sorted(ends, key=lambda jobid: (-ends[jobid], jobid))[:8]
-    found, more = running_ends(rig, len(lengths) + 1)
-    assert [name for name, _ in found] == [name_of(jobid) for jobid in expected] and more
-    assert [end is None for _, end in found] == [ends[jobid] == math.inf for jobid in expected]
 
 
 def test_explain_looks_at_few_of_the_running_jobs(monkeypatch):

@@ -24,8 +24,6 @@ from test_preemption import (
 )
 
 from flux.idset import IDset
-from flux.scheduler.admission import Deferral, JobDeferred
-from flux.scheduler.site_policy.limits import LimitRule
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.testing import FakeInstance, make_R
 
@@ -346,57 +344,7 @@ def test_where_no_promise_is_kept_at_its_time_no_job_borrows(policy):
     assert first.state == "running" and exceptions(job) == []
 
 
-@pytest.mark.parametrize(
-    "more, nodes, borrows",
-    [
-        ({"after": "20m"}, 2, False),  # it would run for 1000 s
-        ({"after": "10m"}, 2, True),
-        ({"max": {"jobs": 1}}, 3, True),
-        ({"max": {"node-hours": 0.5}}, 2, False),
-        ({"max": {"node-hours": 0.6}}, 2, True),
-    ],
-)
-def test_a_job_borrows_that_runs_long_enough_and_may_end(more, nodes, borrows):
-    borrower = lend(make(config=config(**more)), nodes)[2]
-    assert borrower.state == ("running" if borrows else "pending")
-
-
-@pytest.mark.parametrize(
-    "whole, user, borrows", [(True, OTHER, True), (False, None, True), (False, OTHER, False)]
-)
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_where_users_share_no_node_a_job_borrows_of_one_that_could_share_it(
-    policy, whole, user, borrows
-):
-    """Or of one that takes whole nodes. It would exclude others from the rest of these nodes."""
-    instance = make(*policy, config={**config(), **SHARING}, nodes=2)
-    parts = {"exclusive": False, "nodes": None}
-    batch(instance, 1, duration=1000)
-    taker = batch(instance, 2) if whole else batch(instance, slots=7, **parts)
-    borrower = standby(instance, slots=2, userid=user, duration=50000, **parts)
-    assert borrower.state == ("running" if borrows else "pending")
-    instance.advance(1005)
-    assert taker.t_start == pytest.approx(instance.start_time + 1000, abs=2)
-    assert (borrower.note or "").startswith("preempted for ") == borrows
-
-
 # -- ends of borrowers -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_if_the_job_is_canceled_the_borrower_runs_on(policy):
-    instance = make(*policy, config=config())
-    first, taker, borrower = lend(instance, duration=7000)
-    equal = standby(instance, 4, duration=100)
-    instance.advance(1000 - WARNING_S + 5)
-    assert len(exceptions(borrower)) == 1
-    taker.cancel()
-    instance.advance(1000)
-    assert borrower.state == "running"
-    assert "will not be ended now" in exceptions(borrower)[1][1]
-    assert borrower.expiration == instance.scheduler.resources.job_end(borrower.id)
-    assert equal.state == "pending"
-    assert stats(instance)["standby"]["victims"] == 0
 
 
 def lend_one_of_two(instance, runtime=400):
@@ -428,20 +376,6 @@ def test_a_borrower_on_ranks_that_a_moved_promise_leaves_out_runs_on():
     assert borrowers(instance) == [] and promised(other) == instance.start_time + 3000
     taker.cancel()
     instance.advance(3500)
-    assert (borrower.result, other.t_start) == ("completed", instance.start_time + 3000)
-
-
-def test_no_licence_is_promised_that_a_borrower_may_need_to_its_own_limit():
-    instance = make("sched-backfill", "promise=unlimited", config={**config(), **PLANNED})
-    batch(instance, 2, duration=1000)
-    taker = batch(instance, 3, duration=4000)
-    borrower = standby(instance, 2, duration=3000, licenses={"matlab": 2})
-    assert borrowers(instance) == [borrower.id]
-    other = standby(instance, 1, duration=100, licenses={"matlab": 2})
-    plan = instance.scheduler.planning.current()
-    assert plan.start_of(other.id) == instance.start_time + 3000
-    taker.cancel()
-    instance.advance(3200)
     assert (borrower.result, other.t_start) == ("completed", instance.start_time + 3000)
 
 
@@ -497,26 +431,6 @@ def test_a_job_that_a_pass_defers_when_its_time_has_come_has_ended_others_for_no
     assert not active(instance)
 
 
-def test_a_job_that_a_rule_defers_as_its_borrowers_end_has_ended_them_for_nothing(monkeypatch):
-    instance = make(*ALL, nodes=5, config=config())
-    for count in (3, 3):
-        batch(instance, count, duration=1000)
-    taker = batch(instance, 5)
-    borrower = standby(instance, 1, duration=50000)
-    borrower.clean_up = 5.0
-    instance.advance(1998)
-    assert borrower.note.startswith("preempted for ") and active(instance)
-    admission, rule = instance.scheduler.admission, instance.scheduler._site_policy.rule(LimitRule)
-
-    def defer(*args, **keys):
-        raise JobDeferred(rule, Deferral("for this test"))
-
-    monkeypatch.setattr(admission, "allocate", defer)
-    instance.advance(10)
-    assert taker.state == "pending" and not active(instance)
-    assert stats(instance)["standby"]["useless_by"] == {"rule": 1}
-
-
 def test_kept_resources_are_for_all_when_another_job_outlives_its_limit():
     instance = make("sched-backfill", "promise=unlimited", config=config())
     _, taker, _, other = lend_one_of_two(instance, runtime=700)
@@ -546,13 +460,6 @@ def test_more_time_changes_nothing_for_the_promise():
     assert taker.state == "running" and borrower.result == "failed"
 
 
-def test_less_time_than_to_the_promise_makes_it_a_job_like_others():
-    instance = make(config=config())
-    first, taker, borrower = lend(instance, duration=5000)
-    borrower.set_expiration(instance.now() + 500)
-    assert not active(instance)
-
-
 def test_a_slow_clean_up_is_reckoned_with_the_next_time():
     instance = make(config=config())
     first, taker, borrower = lend(instance)
@@ -561,19 +468,6 @@ def test_a_slow_clean_up_is_reckoned_with_the_next_time():
     assert taker.state == "running"
     late = instance.scheduler._site_policy.rule(PreemptionRule)._running.kill_time()
     assert late == pytest.approx(KILL_S + 60, abs=3)
-
-
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_who_was_promised_the_time_may_take_from_borrowers(policy):
-    """When jobs end early it need not wait for its promise."""
-    instance = make(*policy, config=config(after="1m"))
-    first, taker, borrower = lend(instance)
-    instance.advance(100)
-    first.end()
-    instance.advance(200)
-    assert taker.state == "running" and borrower.result == "failed"
-    assert not active(instance)
-    assert stats(instance)["standby"]["useless"] == 0
 
 
 @pytest.mark.parametrize("when", [10, 900, 990], ids=["runs", "warned", "about-to-end"])

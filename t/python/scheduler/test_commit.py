@@ -46,41 +46,11 @@ def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
 # -- AllocRequest ----------------------------------------------------------------------------------
 
 
-def test_changes_during_a_commit_go_into_the_next(rig):
-    rig.arrive((10, 11, 12))
-    assert len(rig.kvs.commits) == 1, "of one turn"
-    rig.kvs.hold()
-    rig.arrive(1)
-    for jobid in range(2, 10):
-        rig.arrive(jobid)
-    rig.kvs.release()
-    assert rig.started() == [10, 11, 12, *range(1, 10)]
-    assert len(rig.kvs.commits) == rig.sched.stats_get()["commits"] == 3
-
-
 def open_request(rig):
     """The request of a job that no pass starts."""
     rig.sched.schedule = lambda: None
     rig.arrive(1)
     return rig.sched._queue[0].request
-
-
-@pytest.mark.parametrize(
-    "clear, given, sent",
-    [
-        (True, None, {"sched": {"a": None, "b": None}}),
-        (True, {"sched": {"b": 5, "c": 6}}, {"sched": {"a": None, "b": 5, "c": 6}}),
-        (True, {"user": {"x": 1}}, {"user": {"x": 1}, "sched": {"a": None, "b": None}}),
-        (False, None, None),
-        (False, {"sched": {"c": 6}}, {"sched": {"c": 6}}),
-    ],
-)
-def test_success_clears_earlier_annotations(rig, clear, given, sent):
-    request = open_request(rig)
-    request.annotate({"sched": {"a": 1, "b": 2, "gone": 3}})
-    request.annotate({"sched": {"gone": None}})
-    request.success(R(1, 1), given, clear=clear)
-    assert rig.success(1).get("annotations") == sent
 
 
 def test_nulls_for_values_not_shown_are_left_out(rig):
@@ -130,19 +100,6 @@ def test_times_that_a_policy_sets_and_R_objects_are_left_alone():
     for jobid, start in ((1, 5.0), (2, 0.0)):
         execution = rig.success(jobid)["R"]["execution"]
         assert (execution["starttime"], execution["expiration"]) == (start, 0.0)
-
-
-def test_times_for_a_policy_with_a_queue_of_its_own():
-    class Mine(Guide):
-        def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
-            wanted = self.resources.parse_resource_request(jobspec)
-            request.success(self.resources.alloc(jobid, wanted))
-
-    rig = Rig(R(1, 4), Mine)
-    rig.alloc(1, jobspec(1, duration=60))
-    began = rig.now
-    execution = rig.success(1)["R"]["execution"]
-    assert (execution["starttime"], execution["expiration"]) == (began, began + 60)
 
 
 def test_signatures_are_those_of_the_guide():

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Forecasts for pending jobs: their content, their number, and the records kept of them."""
 
-import pytest
-from peers import R, Rig, jobspec, ruled
+from peers import R, Rig, jobspec
 
 from flux.scheduler import forecasts
-from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill
 
 
@@ -25,49 +23,6 @@ def test_a_promise_that_fair_share_will_take_is_not_told_again_and_again():
     rig.free(4, wait=5)
     told = [one["annotations"]["sched"] for one in rig.answers(2)]
     assert [one["t_estimate_kind"] for one in told if "t_estimate" in one] == ["planned"]
-
-
-class _Later(AdmissionRule):
-    """Keeps all jobs that would start a minute from now or later, and says so each second."""
-
-    def __init__(self, host, seconds):
-        super().__init__(host)
-        self.until, self.seconds = host.now() + 60, seconds
-
-    def check(self, job):
-        now = self.host.now()
-        return None if now < self.until else Deferral("later", now + self.seconds)
-
-
-@pytest.mark.parametrize("seconds", (1, 1e7))
-def test_a_promise_that_a_projection_has_passed_is_not_shown(seconds):
-    """Within the time to play, or (of a second each) beyond it."""
-    rig = Rig(R(1, 4), ruled(Backfill, lambda host: _Later(host, seconds)))
-    rig.alloc({1: jobspec(3, duration=100), 2: jobspec(4, duration=100)})
-    for jobid in range(3, 6):  # each makes a pass, and a projection
-        rig.wait(5)
-        assert rig.estimate(2) is None
-        rig.arrive(jobid, jobspec(1, duration=3), wait=4)
-        rig.free(jobid)
-    assert (
-        len([one for one in rig.answers(2, 1) if "t_estimate" in one["annotations"]["sched"]]) < 3
-    )
-
-
-def test_jobs_that_all_wait_for_rules_are_told_of_changes():
-    """There is no pass then: no job is in the queue."""
-    limits = {"one": {"per": "user", "max": {"nodes": 2}}}
-    rig = Rig(R(4, 4), Backfill, config={"limits": limits})
-    rig.alloc(1, jobspec(1, nodes=1, exclusive=True, duration=100))
-    rig.alloc(2, jobspec(1, nodes=1, exclusive=True, duration=500))
-    rig.arrive(3, jobspec(1, nodes=2, exclusive=True, duration=10), wait=3)
-    assert rig.estimate(3) == (500, "planned")
-    rig.expire(2, rig.now + 300)
-    rig.wait(3)
-    assert rig.estimate(3) == (303, "planned")
-    assert rig.reason(3) == "limit one: root has 2 of 2 nodes; needs 2"
-    rig.free(1, wait=3)
-    assert rig.reason(3) == "limit one: root has 1 of 2 nodes; needs 2"
 
 
 def test_as_many_jobs_as_may_are_told_an_expected_start():

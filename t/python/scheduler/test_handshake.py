@@ -67,24 +67,6 @@ def test_hello_lookups_are_issued_together():
     assert len(rig.sched.resources.job_end_times()) == 40
 
 
-def test_a_job_that_ends_while_R_is_looked_up_is_freed():
-    """The job manager announces no free between hello and ready."""
-    rig = Rig(R(2, 1))
-    rig.will_be_found(1, R("0", "0"))
-    rig.will_be_found(2, R("1", "0"))
-    answer = rig.info._answer
-
-    def ends():
-        answer()
-        rig.manager.running = rig.manager.running[1:]
-
-    rig.info._answer = ends
-    rig.load(Guide)
-    assert [jobid for jobid, _ in rig.sched.resources.job_end_times()] == [2]
-    rig.alloc(1, jobspec(1))
-    assert rig.success(1)
-
-
 BAD = {
     "rank not in the inventory": R("9", "0"),
     "core not in the inventory": R("0", "77"),
@@ -234,12 +216,6 @@ class Late(Guide):
 
     def _make_pool(self, R):
         raise ValueError("no racks in this R")
-
-
-def test_a_pool_that_cannot_be_made_fails_the_load():
-    rig = Rig(R(1, 1))
-    assert str(failing_start(rig, Late)) == "no racks in this R"
-    assert not rig.task.running
 
 
 def test_resources_that_are_not_known_yet_are_waited_for_by_a_module_that_runs():

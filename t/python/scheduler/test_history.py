@@ -47,14 +47,6 @@ def test_memory_is_bounded_and_keeps_the_classes_used_last():
     assert history.predict(6, 1, 10.0) is None
 
 
-def test_classes_of_a_site():
-    history = RunTimes(lambda userid, size, limit: [("small" if size < 8 else "large",)])
-    history.learn(1, 2, 10.0, 3.0)
-    assert history.predict(2, 4, 50.0) is None
-    history.learn(2, 4, 10.0, 5.0)
-    assert history.predict(3, 4, 50.0) == 4.0
-
-
 def stored_and_restored(history, into):
     into.restore(json.loads(json.dumps(list(history.stored()))))
     return into
@@ -219,45 +211,6 @@ def test_jobs_that_end_while_no_scheduler_is_loaded_or_after_a_crash(listed):
     listed.load("sched-backfill", "rank=shortest", "predict=class")
     assert listed.list.asked[-1]["since"] == saved["through"] > 0
     assert predicted(listed) == pytest.approx(60)
-
-
-def test_a_job_list_that_comes_later_is_found():
-    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=class")
-    rig.list = rig.instance.services["job-list"] = JobList(rig.instance)
-    rig.list.add(1, 20.0)
-    rig.list.add(2, 40.0)
-    rig.wait(5)
-    assert predicted(rig) == pytest.approx(30)
-
-
-def test_who_does_not_predict_asks_and_keeps_nothing(listed):
-    listed.load("sched-backfill")
-    run_job(listed, 1, 20)
-    listed.wait(1000)
-    listed.unload()
-    assert listed.list.asked == []
-    assert KEY not in listed.kvs.values
-
-
-def test_a_job_that_runs_at_the_start_is_of_the_class_it_was_of(listed):
-    listed.info.R[1] = allocated = R(1, 4)
-    start = listed.now - 12.3456789
-    allocated["execution"].update(starttime=start, expiration=start + 100.0)
-    listed.manager.running = [{"id": 1, "priority": 16, "userid": 7, "t_submit": start}]
-    listed.load("sched-backfill", "rank=shortest", "predict=class")
-    job = listed.sched.running[1]
-    assert (job.userid, job.size, job.limit) == (7, 4, 100.0)
-    assert (job.start, job.end, job.predicted) == (start, start + 100.0, None)
-
-
-def test_how_good_predictions_were():
-    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=last2")
-    for jobid, run in enumerate((20, 40, 60, 15), 1):  # then 30 and 50 are predicted
-        run_job(rig, jobid, run)
-    figures = rig.sched.stats_get()["predictions"]
-    assert figures["jobs"] == 2
-    assert figures["accuracy"] == pytest.approx((30 / 60 + 15 / 50) / 2, abs=0.01)
-    assert figures["underpredicted"] == 0.5
 
 
 @pytest.mark.parametrize("what", ["float('nan')", "-5", "'x'", "1e99"])

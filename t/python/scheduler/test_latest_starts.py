@@ -29,55 +29,6 @@ def rig():
     return rig
 
 
-def test_each_job_is_told_its_latest_start(rig):
-    assert rig.shown(2)["t_latest"] == rig.begin + HOUR
-    # One that starts at once is told with its resources, and keeps it for the record.
-    assert rig.success(1)["annotations"]["sched"]["t_latest"] == rig.begin + HOUR
-    rig.alloc(3, whole(4, 50))
-    # Beside job 2, which has four nodes from an hour on.
-    assert rig.shown(3)["t_latest"] == rig.begin + HOUR + 50
-
-
-def test_one_that_a_new_limit_of_the_job_itself_does_not_fit_is_void_for_that_reason(rig):
-    rig.arrive(3, whole(4, 50))
-    rig.cancel(2)
-    rig.alloc(2, whole(4, 60))  # as the job manager sends it again after an update
-    assert rig.shown(2)["t_latest"] == rig.begin + HOUR + 100
-    assert stats(rig)["void"] == {"unloaded": 1}
-    (line,) = [line for line in rig.logged(6) if "void" in line]
-    assert line.endswith("or with a new time limit")
-
-
-def test_when_has_no_latest_start_of_a_job_that_a_rule_defers_later_on():
-    class Closes(AdmissionRule):
-        name = "closes"
-
-        def check(self, job):
-            return Deferral("the shop is closed") if self.host.now() > begin + 50 else None
-
-    rig = Rig(R(4, 4), ruled(Backfill, Closes), "promise=all", "within=1h")
-    begin = rig.now
-    rig.alloc(1, whole(4, 100))
-    answer = rig.answer("when", jobspec=whole(1, 50))
-    assert answer["verdict"] == "unknown" and "t_latest" not in answer
-
-
-def test_a_drain_makes_promises_void_that_need_the_nodes():
-    rig = rig_with("within=1h")
-    begin = rig.now
-    rig.arrive(1, whole(2, 100))
-    rig.arrive(2, whole(3, 50))
-    rig.alloc(3, whole(1, 2 * HOUR))
-    assert rig.started() == [1, 3]
-    assert rig.shown(2)["t_latest"] == begin + HOUR
-    rig.resource.update(down="0")
-    # Three nodes are left, of which job 3 has one.
-    assert rig.shown(2)["t_latest"] == begin + 2 * HOUR
-    assert stats(rig)["void"] == {"resources": 1}
-    assert stats(rig)["violated"] == 0
-    assert any("ƒ3" in line and "void" in line for line in rig.logged(6))
-
-
 def test_a_running_job_that_is_given_more_time_makes_promises_void(rig):
     rig.expire(1, rig.begin + 2 * HOUR)
     assert rig.shown(2)["t_latest"] == rig.begin + 2 * HOUR
@@ -125,32 +76,6 @@ def test_a_job_that_a_rule_defers_or_whose_nodes_are_down_is_told_that_it_has_no
     rig.free(1)
     assert "t_latest" not in rig.shown(2)
     assert stats(rig)["void"] == {"deferred": 1} and stats(rig)["violated"] == 0
-
-
-def test_a_job_of_higher_priority_goes_before():
-    rig = rig_with("within=0")
-    begin = rig.now
-    rig.arrive(1, whole(3, 100))
-    rig.alloc(2, whole(4, 50))
-    assert rig.shown(2)["t_latest"] == begin + 100
-    rig.alloc(3, whole(4, 70), priority=30)
-    assert rig.shown(3)["t_latest"] == begin + 100
-    assert rig.shown(2)["t_latest"] == begin + 170
-    assert stats(rig)["void"] == {"priority": 1}
-    # Not only in the plan: it starts where it could not if the promises below it had to be kept.
-    rig.alloc(4, whole(1, 5000), priority=31)
-    assert rig.started() == [1, 4]
-    assert rig.shown(2)["t_latest"] == begin + 5070
-    assert stats(rig)["violated"] == 0
-
-
-def test_a_job_behind_one_without_a_limit_has_a_latest_start_as_soon_as_that_is_canceled(rig):
-    """Else one that comes later would be promised its time, in vain."""
-    rig.alloc(3, whole(2))  # has two nodes from the end of job 2 on, for ever
-    rig.alloc(4, whole(3, 50))
-    assert "t_latest" in rig.shown(3) and "t_latest" not in rig.shown(4)
-    rig.cancel(3)
-    assert rig.shown(4)["t_latest"] == rig.begin + HOUR + 50
 
 
 @pytest.mark.parametrize("args", [["promise=all"], ["rank=shortest"], ["candidates=shortest"]])

@@ -4,7 +4,7 @@
 import os
 
 import pytest
-from each_policy import IN_ORDER, POLICIES
+from each_policy import POLICIES
 from peers import START_TIME, R, Rig, jobspec
 
 from flux.scheduler.policies import Backfill, Fifo
@@ -57,24 +57,6 @@ def test_the_reason_names_the_licence_that_is_in_use_now(policy, args):
 
 
 @POLICIES
-def test_a_job_that_waits_for_nodes_meanwhile_says_so(policy, args):
-    rig = load(policy, args)
-    rig.alloc({1: wants(2, slots=8), 2: jobspec(8, duration=100), 3: wants(1)})
-    assert rig.started() == [1, 2]
-    rig.alloc(4, jobspec(8, duration=200), priority=20)
-    rig.alloc(5, jobspec(16, duration=100), priority=18)
-    assert rig.reason(3) == "licenses: matlab 2 of 2 in use; needs 1"
-    rig.free(1)
-    assert rig.started() == [1, 2, 4] and used(rig) == {}
-    job = rig.answer("explain", id=3)["jobs"][0]
-    assert job["rules"] == []
-    assert job["reason"].startswith(("insufficient resources", "behind"))
-    assert job["behind"]
-    rig.wait(2)
-    assert rig.shown(3)["reason_pending"] == job["reason"]
-
-
-@POLICIES
 @pytest.mark.parametrize(
     "licenses, note",
     [
@@ -112,14 +94,6 @@ def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
         rig.free(jobid, rig.info.R[jobid])
     assert rig.started() == [1, 2]
     assert used(rig) == {"matlab": 2}
-
-
-@POLICIES
-def test_a_table_that_comes_later_denies_a_job_that_asks_for_more_than_there_are(policy, args):
-    rig = Rig(R(4, 4), policy, *args)
-    rig.arrive({1: jobspec(16), 2: wants(5)})
-    rig.reconfigure({"licenses": {"matlab": 3}})
-    assert rig.denied(2) == "licenses: needs 5 of matlab, there are 3"
 
 
 @pytest.mark.parametrize(
@@ -164,37 +138,6 @@ def test_answers():
     ):
         answer = rig.answer("when", jobspec=asked)
         assert answer["verdict"] == verdict and text in answer["reason"]
-
-
-PLANNED = {"total": 3, "plan": True}
-
-
-@IN_ORDER
-def test_a_job_is_promised_when_nodes_and_licences_are_there(policy, args):
-    rig = load(policy, args, matlab=PLANNED)
-    rig.arrive(1, wants(2, duration=100))
-    rig.alloc(2, wants(3, duration=100))
-    assert rig.estimate(2) == (100, "promised")
-    assert rig.reason(2) == "licenses: matlab 2 of 3 in use; needs 3"
-    rig.alloc(3, wants(1, duration=200))  # would not be back by then
-    rig.alloc({4: wants(1, duration=50), 5: jobspec(1, duration=1000)})
-    assert rig.started() == [1, 4, 5]
-    rig.free(4)
-    assert rig.started() == [1, 4, 5]
-    rig.free(1, after=50)
-    assert rig.started() == [1, 4, 5, 2]
-    rig.check()
-    rig.free(2)
-    assert rig.started() == [1, 4, 5, 2, 3]
-
-
-@IN_ORDER
-def test_a_job_that_can_never_run_is_denied_while_its_licence_is_in_use(policy, args):
-    rig = load(policy, args, matlab=PLANNED)
-    rig.arrive(1, wants(3, duration=100))
-    rig.arrive(2, wants(1, nodes=5, exclusive=True, duration=100), wait=2)
-    assert rig.denied(2).startswith("unsatisfiable request: need 5 exclusive node(s)")
-    assert not rig.logged(3)
 
 
 # -- used elsewhere --------------------------------------------------------------------------------

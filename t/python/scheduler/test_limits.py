@@ -7,10 +7,9 @@ import pytest
 from each_policy import POLICIES
 from peers import R, Rig, jobspec, part_of
 
-from flux.scheduler.policies import Backfill, Fifo
+from flux.scheduler.policies import Backfill
 from flux.scheduler.site_policy import fields
 from flux.scheduler.site_policy.limits import read_limit
-from flux.scheduler.testing import FakeInstance
 
 
 @pytest.fixture(autouse=True)
@@ -108,13 +107,6 @@ def test_whose_jobs_are_counted_together(policy, args, per, started):
     assert rig.started() == started
 
 
-@pytest.mark.parametrize("per", ["bank", "queue"])
-def test_jobs_without_a_bank_or_queue_are_named_as_such(per):
-    rig = load("sched-fifo", [], {"one": {"per": per, "max": {"jobs": 1}}})
-    rig.alloc((1, 2), spec(1), userid=7)
-    assert rig.reason(2) == f"limit one: {per} (none) has 1 of 1 jobs; needs 1"
-
-
 @POLICIES
 def test_for_whom_a_limit_is(policy, args):
     limits = {
@@ -137,22 +129,6 @@ def test_for_whom_a_limit_is(policy, args):
     for jobid, userid, bank, queue, _ in jobs:
         rig.alloc(jobid, spec(1, bank=bank, queue=queue), userid=userid)
     assert rig.started() == [jobid for jobid, *_, counts in jobs if not counts]
-
-
-@POLICIES
-def test_a_child_counts_as_its_parent_and_its_own_limit_is_its_own(policy, args):
-    limits = {
-        "both": {"per": "queue", "queues": ["batch"], "max": {"jobs": 2}},
-        "child": {"per": "queue", "queues": ["expedite"], "max": {"jobs": 1}},
-    }
-    rig = load(policy, args, limits, queues={"batch": {}, "expedite": {"parent": "batch"}})
-    for jobid, queue in ((1, "expedite"), (2, "expedite"), (3, "batch"), (4, "batch")):
-        rig.alloc(jobid, spec(1, queue=queue), userid=jobid)
-    assert rig.started() == [1, 3]
-    assert rig.reason(4) == "limit both: queue batch has 2 of 2 jobs in batch; needs 1"
-    assert rig.reason(2).startswith("limit both: ")
-    rig.free(3)
-    assert rig.started() == [1, 3, 4]
 
 
 # -- waiting ---------------------------------------------------------------------------------------
@@ -188,23 +164,6 @@ def test_slots_on_at_best_more_nodes_than_are_allowed_can_never_start(policy, ar
     rig.alloc({1: spec(10), 2: spec(11)}, userid=7)
     assert rig.started() == [1]
     assert rig.denied(2) == "limit one: needs 3 nodes, at most 2 are allowed"
-
-
-@POLICIES
-def test_a_range_takes_no_more_than_is_left(policy, args):
-    limits = {
-        "one": {"per": "user", "max": {"nodes": 3, "cores": 9}},
-        "soft": {"per": "user", "max": {"nodes": 1}, "soft": True},
-    }
-    rig = load(policy, args, limits)
-    slot = {"type": "slot", "count": 1, "label": "x", "with": [{"type": "core", "count": 4}]}
-    ranged = spec(1)
-    ranged["resources"] = [
-        {"type": "node", "count": {"min": 1, "max": 4}, "exclusive": True, "with": [slot]}
-    ]
-    rig.alloc(1, ranged, userid=7)
-    assert rig.started() == [1]
-    assert used(rig) == {(7,): (2, 8, 0, 1)}
 
 
 @POLICIES
@@ -253,14 +212,6 @@ def test_the_first_for_a_strict_limit_follows_from_changed_priorities(
 
 
 @POLICIES
-@pytest.mark.parametrize("jobid, priority", [(2, 8), (3, 20)])
-def test_a_job_starts_when_it_is_no_longer_behind_the_first(policy, args, jobid, priority):
-    rig = waits_for_a_strict_limit(policy, args, (4, 16), (1, 16))
-    rig.prioritize((jobid, priority))
-    assert rig.started() == [1, 3]
-
-
-@POLICIES
 @pytest.mark.parametrize("ends, then", [(2, [4, 3]), (1, [3, 4])], ids=["over", "no longer over"])
 def test_over_a_soft_limit_a_job_goes_behind_all_others(policy, args, ends, then):
     limits = {"one": {"per": "user", "max": {"nodes": 2}, "soft": True}}
@@ -275,37 +226,6 @@ def test_over_a_soft_limit_a_job_goes_behind_all_others(policy, args, ends, then
     assert rig.started() == [1, 2, *then]
 
 
-@POLICIES
-def test_a_job_behind_all_others_over_a_soft_limit_waits_for_another_limit(policy, args):
-    limits = {
-        "few": {"per": "user", "max": {"jobs": 1}, "soft": True},
-        "small": {"per": "user", "max": {"cores": 2}},
-    }
-    rig = load(policy, args, limits, nodes=2)
-    rig.alloc((1, 2), spec(2), userid=7)
-    assert rig.started() == [1]
-    assert rig.reason(2).startswith("limit small: ") and rig.reason(2).endswith(
-        "2 of 2 cores; needs 2"
-    )
-    assert not rig.sched.admission.offers, "it waits for no other nodes"
-    rig.free(1)
-    assert rig.started() == [1, 2]
-
-
-@pytest.mark.parametrize("jobs, kind", [(3, "promised"), (2, "planned")])
-def test_a_start_that_a_limit_may_prevent_is_planned(jobs, kind):
-    """Two jobs wait for nodes; together with the running ones they are over the limit, or not."""
-    rig = load(Backfill, ("promises=2",), {"one": {"per": "user", "max": {"jobs": jobs}}})
-    rig.alloc(1, nodes(4), userid=8)
-    rig.arrive(9, nodes(4), userid=7)
-    rig.alloc((2, 3), nodes(2, duration=50), userid=7)
-    assert rig.shown(2)["t_estimate_kind"] == kind
-    # It is told again when a pass looks at it again.
-    rig.expire(9, rig.now + 500)
-    rig.expire(8, rig.now + 500)
-    assert rig.shown(2)["t_estimate_kind"] == kind
-
-
 @pytest.mark.parametrize("other, kind", [(7, "planned"), (8, "promised")])
 def test_a_start_is_planned_while_a_job_of_the_user_waits_that_may_take_more_nodes(other, kind):
     """Job 2 can run on one node or on two."""
@@ -317,38 +237,7 @@ def test_a_start_is_planned_while_a_job_of_the_user_waits_that_may_take_more_nod
     assert rig.estimate(3) == (100, kind)
 
 
-@pytest.mark.parametrize("most, then", [(2, 200), (5, 100)])
-def test_a_start_that_a_soft_limit_may_delay_is_planned(most, then):
-    limits = {"one": {"per": "user", "users": ["7"], "max": {"nodes": most}, "soft": True}}
-    rig = load(Backfill, ("promise=4",), limits)
-    rig.arrive(1, nodes(4), userid=8)
-    rig.arrive(2, nodes(3), userid=7, wait=3)
-    assert rig.estimate(2) == (100, "planned")
-    rig.arrive(3, nodes(4), userid=9, wait=3)
-    assert rig.estimate(2) == (then, "planned")
-
-
 # -- reservations, reload --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
-def test_jobs_over_a_limit_keep_no_others_from_the_scheduler(module):
-    limits = {"limits": {"one": {"per": "user", "max": {"jobs": 1}}}}
-
-    def started_of_user_8(*args, config):
-        instance = FakeInstance(4, 4, config=config)
-        instance.load(module, *args)
-        if not config:
-            instance.request(f"{module}.config-reload", limits)
-        for _ in range(12):
-            instance.submit(duration=100, userid=7)
-        job = instance.submit(duration=100, userid=8)
-        instance.advance(5)
-        return job.state == "running"
-
-    assert started_of_user_8(config=limits)
-    assert started_of_user_8(config={})  # the table comes later
-    assert not started_of_user_8("queue-depth=8", config=limits)
 
 
 @POLICIES
@@ -621,26 +510,6 @@ def test_with_latest_starts_every_job_within_a_limit_is_examined(monkeypatch):
     assert rig.started() == [1, 2, 80]
 
 
-def test_the_nodes_shown_are_those_held_now_where_they_are_not_limited():
-    def shown():
-        lines = rig.answer("limits")["limits"]
-        return {line["whose"]: line["used"]["nodes"] for line in lines}
-
-    rig = load(Fifo, (), {"one": {"per": "user", "max": {"cores": 100}}})
-    for jobid, count, userid in ((1, 2, 7), (2, 2, 8), (3, 3, 7)):
-        rig.alloc(jobid, nodes(count), userid=userid)
-    rig.settle()
-    assert shown() == {"ann": 2, "bob": 2}
-    rig.free(1)
-    assert shown() == {"ann": 0, "bob": 2}
-    rig.free(2)
-    assert shown() == {"ann": 3}
-    for jobid in range(4, 6):  # on one node
-        rig.alloc(jobid, spec(1), userid=8)
-    rig.settle()
-    assert shown() == {"ann": 3, "bob": 1}
-
-
 def test_no_job_waits_behind_one_that_has_started():
     """A walk may look at a job once more after its start."""
     limit = {"per": "bank", "banks": ["a"], "max": {"nodes": 5}, "order": "strict"}
@@ -654,22 +523,6 @@ def test_no_job_waits_behind_one_that_has_started():
     assert rig.sched.decision.would_be_deferred(job)
     rig.alloc(3, nodes(1, bank="a"))
     assert rig.started() == [1, 9, 2, 3]
-
-
-def test_a_job_that_is_offered_the_resources_of_the_first_says_so_and_starts_when_that_leaves():
-    """Job 3 of ann is within her limit, but waits for nodes; job 6 could share one of bob's."""
-    limit = {"per": "user", "users": ["7"], "max": {"nodes": 4}, "order": "strict"}
-    rig = load(Backfill, (), {"one": limit})
-    rig.alloc(4, spec(2), userid=8)
-    rig.alloc({1: nodes(2), 2: nodes(1), 3: nodes(2)}, userid=7)
-    assert sorted(rig.started()) == [1, 2, 4]
-    rig.alloc(5, nodes(1), userid=8, priority=20)
-    rig.free(2)
-    rig.alloc(6, spec(1), userid=7)
-    assert rig.started()[3:] == [5]
-    assert rig.reason(6) == "limit one: behind ƒ4, which waits for it"
-    rig.cancel(3)  # 6 is offered a node again
-    assert rig.started()[3:] == [5, 6]
 
 
 STRICT_AND_USER = {

@@ -230,32 +230,6 @@ def test_an_expiration_override_that_raises_is_answered():
 # -- feasibility.check, resource-status, stats -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "spec, text",
-    [
-        (jobspec(16), None),
-        (jobspec(1, nodes=4), None),
-        (jobspec("2-40"), None),
-        (jobspec(17), "need 17 slot"),
-        (jobspec(1, nodes=5), "need 5 node"),
-        (jobspec("20-40"), "need 20 slot"),
-        (jobspec(1, constraints={"properties": ["nosuch"]}), "only 0"),
-        (jobspec(1, constraints={"foo": []}), "foo"),
-        ({}, "no resources"),
-        ([], "must be an object"),
-        (None, "must be an object"),
-    ],
-)
-def test_feasibility_counts_ranks_that_are_down_or_busy(rig, spec, text):
-    rig.alloc(1, jobspec(16))
-    rig.resource.update(down="1-3")
-    errnum, answer = rig.ask("feasibility.check", {"jobspec": spec})
-    if text is None:
-        assert (errnum, answer) == (0, None)
-    else:
-        assert errnum == errno.EINVAL and text in answer
-
-
 @pytest.mark.parametrize("payload", [None, {}, {"Jobspec": {}}])
 def test_feasibility_without_a_jobspec(rig, payload):
     assert rig.ask("feasibility.check", payload)[0] == errno.EINVAL

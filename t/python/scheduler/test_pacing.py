@@ -50,23 +50,6 @@ def test_delay_is_zero_until_events_outrun_passes():
     assert pace.delay == 0.0
 
 
-def test_a_class_with_its_own_queue_is_always_called():
-    calls = []
-
-    class Own(Scheduler):
-        def alloc(self, request, jobid, priority, userid, t_submit, jobspec):
-            calls.append(jobid)
-
-        def schedule(self):
-            calls.append("pass")
-
-    rig = Rig(R(2, 1), Own)
-    rig.resource.update(down="0")
-    rig.settle()
-    rig.arrive(5)
-    assert calls == ["pass", 5, "pass"]
-
-
 def test_start_schedule_can_be_replaced():
     class Remote(Guide):
         asked = 0

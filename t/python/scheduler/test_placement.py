@@ -167,28 +167,6 @@ def test_a_preferred_job_waits_for_a_rack_and_then_takes_any_nodes(policy, args)
     assert len(racks(rig, 5)) == 2
 
 
-def test_preferred_segments():
-    rig = load()
-    for jobid, ranks in ((1, "0-1"), (2, "4"), (3, "8")):
-        rig.alloc(jobid, spec(IDset(ranks).count(), constraints={"ranks": [ranks]}))
-    rig.settle()
-    rig.alloc(4, spec(6, preferred(segment=3, wait=60)))
-    counts = [sum(rank // 4 == rack for rank in rig.ranks(4)) for rack in range(4)]
-    assert sorted(counts) == [0, 0, 3, 3]
-
-
-def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
-    rig = load()
-    occupy(rig)
-    rig.arrive(5, spec(12, duration=100))
-    rig.arrive(6, spec(4, preferred(wait=300), duration=500), wait=2)
-    assert round(rig.shown(6)["t_estimate"] - rig.now) == 298
-    rig.wait(310)
-    assert rig.estimate(6) == (301, "planned")
-    rig.free(5)
-    assert 6 in rig.started()
-
-
 # -- everyone else ---------------------------------------------------------------------------------
 
 
@@ -362,14 +340,3 @@ def test_a_node_of_a_pinned_window_that_fails_has_another_in_its_rack():
     assert chosen(rig)["other"] == "4,6-7"
     rig.resource.update(down="4")
     assert chosen(rig)["other"] == "6-8"
-
-
-def test_a_window_whose_nodes_the_plan_has_chosen_is_in_few_racks():
-    """A job that has to be together has a promise, so all promises are bound to nodes."""
-    rig = load()
-    occupy(rig, ranks=(0, 4, 8, 12), duration=10000)
-    rig.alloc(5, spec(4, required(), duration=500))
-    rig.reserve("six", 100, 1000, nodes=6)
-    rig.wait(101)
-    ranks = IDset(chosen(rig)["six"])
-    assert len(ranks) == 6 and len({rank // 4 for rank in ranks}) == 2

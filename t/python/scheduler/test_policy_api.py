@@ -69,14 +69,6 @@ def test_jobs_have_their_banks_and_queues_also_when_they_run_and_after_a_reload(
         instance.run_until_idle()
 
 
-def test_a_running_job_keeps_only_attributes_in_use():
-    instance = FakeInstance(nodes=1)
-    policy = instance.load(Backfill)
-    job = in_bank(instance, "a", nodes=1)
-    instance.run_until_idle()
-    assert policy.running[job.id].bank is None
-
-
 def test_state_of_a_policy_is_kept_over_a_reload():
     banks = str(DOC / "examples" / "banks.py")
     instance = loaded(banks, nodes=1)
@@ -93,26 +85,6 @@ def test_state_of_a_policy_is_kept_over_a_reload():
     instance.advance(15)
     assert [job.state for job in (blocker, often, seldom)] == ["inactive", "pending", "running"]
     assert json.loads(instance.kvs.values["checkpoint.sched-banks"])["a"] == 2
-
-
-@pytest.mark.parametrize("stored", ["5", "[]" * 2, '{"a": 1}'])
-def test_state_that_cannot_be_loaded_costs_itself(stored):
-    class Mine(Backfill):
-        def __init__(self, h, *args):
-            super().__init__(h, *args)
-            self.loaded = None
-            self.checkpoint("mine", lambda: self.loaded, self.load)
-
-        def load(self, value):
-            self.loaded = value["b"]
-
-    instance = FakeInstance(nodes=1, check_errors=False)
-    instance.kvs.values["checkpoint.sched-mine"] = stored
-    policy = instance.load(Mine)
-    job = instance.submit(nodes=1)
-    instance.run_until_idle()
-    assert job.state == "running" and policy.loaded is None
-    assert len([line for line in instance.errors if "checkpoint.sched-mine" in line]) == 1
 
 
 def test_a_checkpoint_that_would_not_be_loaded_is_refused():

@@ -113,29 +113,6 @@ def test_no_job_is_ended_for_one_that_may_not_wait_so_long(policy, max_wait, end
     assert ends or not exceptions(victim)
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-@pytest.mark.parametrize("how", ["cancel", "priority", "limit"])
-def test_a_job_takes_as_soon_as_it_is_the_next_to_start(policy, how):
-    limit = {"per": "user", "banks": ["red"], "max": {"jobs": 0 if how == "limit" else 1}}
-    instance = make(*policy, nodes=1, config={**tables(), "limits": {"one": limit}})
-    victim = standby(instance)
-    ahead = standby(instance, duration=20000, priority=17)
-    taker = batch(instance, duration=20000, priority=16, bank="red", wait=30)
-    if how == "limit":
-        ahead.cancel()
-        instance.advance(30)
-    assert not exceptions(victim)
-    if how == "cancel":
-        ahead.cancel()
-    elif how == "priority":
-        taker.set_priority(18)
-    else:
-        reconfigure(instance, {**instance.config, "limits": {}})
-    instance.advance(5)
-    assert [severity for severity, _ in exceptions(victim)] == [1]
-    assert taker.reason_pending.startswith("1 job of standby ends for it at ")
-
-
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
 def test_a_victim_is_warned_and_ended_and_the_job_starts_there(policy, tree):
@@ -204,44 +181,6 @@ def test_a_parent_covers_its_virtual_queues_but_those_with_a_table_of_their_own(
     }
 
 
-def test_a_job_takes_only_when_it_has_waited_and_from_who_has_run_long_enough():
-    instance = make(
-        nodes=1, config=tables(standby={"queues": ["standby"], "after": "10m", "wait": "1m"})
-    )
-    victim = standby(instance)
-    taker = batch(instance, wait=590)
-    assert victim.state == "running"
-    instance.advance(15)
-    assert victim.result == "failed" and taker.state == "running"
-    taker.end()
-    late = standby(instance, wait=700)
-    assert late.state == "running"
-    taker = batch(instance, wait=55)
-    assert late.state == "running"
-    instance.advance(10)
-    assert late.result == "failed" and taker.state == "running"
-
-
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_a_job_whose_turn_comes_within_the_grace_takes_nothing(policy):
-    instance = make(*policy, nodes=2)
-    victim = standby(instance)
-    standby(instance, duration=1000, wait=900)
-    taker = batch(instance, wait=200)
-    assert taker.state == "running"
-    assert victim.state == "running" and exceptions(victim) == []
-
-
-@pytest.mark.parametrize("module", ["sched-fifo", "sched-simple"])
-def test_in_strict_order_only_the_next_job_takes(module):
-    instance = make(module, nodes=2)
-    victims = [standby(instance), standby(instance)]
-    first = batch(instance, 2)
-    second = batch(instance, 1, wait=130)
-    assert first.state == "running" and second.state == "pending"
-    assert [job.result for job in victims] == ["failed", "failed"]
-
-
 @pytest.mark.parametrize(
     "table, after, ended",
     [({"queues": ["standby"]}, 0, False), ({"attribute": True}, 300, True)]
@@ -257,25 +196,6 @@ def test_preemptible_after_counts_elsewhere_only_with_attribute(table, after, en
 
 
 # -- whom ------------------------------------------------------------------------------------------
-
-
-SHARED = {"exclusive": False, "nodes": None}
-
-
-@pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_on_a_claimed_node_all_end_who_keep_the_job_off(policy, tree):
-    """Cores are free, and more if one of them ends; but the node is another user's until both have."""
-    config = {**tables(), "sharing": {"all": {"mode": "user"}}}
-    instance = make(*policy, nodes=1, tree=tree, config=config)
-    jobs = [standby(instance, slots=1, userid=7, **SHARED) for _ in range(2)]
-    instance.advance(3600)
-    taker = batch(instance, slots=1, userid=8, **SHARED, wait=5)
-    assert all(exceptions(job) for job in jobs) and taker.state == "pending"
-    instance.advance(130)
-    assert [job.result for job in jobs] == ["failed", "failed"]
-    assert taker.state == "running"
-    assert stats(instance)["standby"]["useless"] == 0
 
 
 @pytest.mark.parametrize(
@@ -338,32 +258,7 @@ def test_a_job_that_is_being_cleaned_up_is_waited_for():
     assert exceptions(other) == []
 
 
-def test_a_job_whose_end_is_not_known_is_left_alone():
-    instance = make(nodes=1, check_errors=False)
-    job = standby(instance)
-    instance.job_info.eventlogs[job.id] = None
-    taker = batch(instance, wait=300)
-    assert job.state == "running" and taker.state == "pending"
-
-
 # -- the grace -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("why", ["is gone", "the table was removed"])
-@pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
-def test_if_the_job_is_canceled_or_the_table_goes_no_job_ends(policy, why):
-    instance = make(*policy, nodes=1)
-    victim, taker = warned(instance)
-    if why == "is gone":
-        taker.cancel()
-    else:
-        reconfigure(instance, {})
-    instance.advance(300)
-    assert victim.state == "running"
-    severity, note = exceptions(victim)[1]
-    assert severity == 1 and note.startswith("will not be ended now: ") and why in note
-    assert stored(instance) == []
-    assert victim.expiration == instance.scheduler.resources.job_end(victim.id)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=" ".join)
@@ -380,22 +275,6 @@ def test_if_the_request_changes_victims_are_told_so_and_chosen_again(policy):
     assert stored(instance)[0]["taker"] == taker.id
     instance.advance(130)
     assert taker.state == "running" and victim.result == "failed"
-
-
-@pytest.mark.parametrize("policy", [one for one in POLICIES if len(one) < 3], ids=" ".join)
-def test_if_the_job_starts_elsewhere_no_job_ends(policy):
-    instance = make(*policy, nodes=2)
-    victim = standby(instance, wait=1)
-    other = batch(instance, duration=50000, wait=10)
-    taker = batch(instance, wait=30)
-    assert len(exceptions(victim)) == 1
-    other.end()
-    instance.advance(10)
-    assert taker.state == "running" and taker.ranks == other.ranks
-    instance.advance(300)
-    assert victim.state == "running"
-    assert "has started without that" in exceptions(victim)[1][1]
-    assert stored(instance) == []
 
 
 @pytest.mark.parametrize("tree", [False, True], ids=["rv1", "tree"])
@@ -437,19 +316,6 @@ def test_when_knows_of_preemptions_to_come(policy):
     assert newcomer.t_start == pytest.approx(told, abs=1.5)
 
 
-def test_resources_that_come_back_in_parts_are_kept_too():
-    instance = make(nodes=2)
-    victim = standby(instance, 2)
-    victim.clean_up = None
-    taker = batch(instance, 2, wait=130)
-    victim.release("0")
-    small = batch(instance, 1, duration=10, wait=10)
-    assert small.state == taker.state == "pending"
-    victim.end()
-    instance.advance(1)
-    assert taker.state == "running"
-
-
 # -- faults ----------------------------------------------------------------------------------------
 
 
@@ -464,19 +330,6 @@ def test_without_a_record_no_job_is_warned_or_ended():
     assert [severity for severity, _ in exceptions(victim)] == [1]  # the grace is given in full
     instance.advance(20)
     assert victim.result == "failed" and taker.state == "running"
-
-
-def test_a_job_that_goes_after_the_others_were_ended_is_counted():
-    instance = make(nodes=1)
-    victim = standby(instance)
-    victim.clean_up = 60.0
-    taker = batch(instance, wait=130)
-    taker.cancel()
-    instance.advance(100)
-    assert victim.result == "failed"
-    assert stats(instance)["standby"]["useless_by"] == {"gone": 1}
-    follower = standby(instance)
-    assert follower.state == "running"  # the next job has the returned nodes
 
 
 def test_when_a_node_goes_down_the_job_looks_again_at_most_twice():
@@ -590,19 +443,6 @@ def test_a_reload_after_the_victims_have_gone(policy):
     instance.advance(30)
     assert taker.state == "running"
     assert small.state == "pending" or small.t_start < taker.t_start
-
-
-def test_if_the_job_does_not_come_back_no_job_is_ended():
-    instance = make(nodes=1)
-    victim, taker = warned(instance)
-    instance.unload()
-    taker.cancel()
-    instance.advance(500)
-    instance.load("sched-backfill")
-    instance.advance(60)
-    assert victim.state == "running"
-    assert [severity for severity, _ in exceptions(victim)] == [1, 1]
-    assert stored(instance) == []
 
 
 def test_a_record_that_cannot_be_read_ends_nobody():
@@ -852,18 +692,3 @@ def test_a_limit_that_is_reached_in_the_grace_ends_no_job():
     assert "limit batch: " in exceptions(victim)[1][1]
     instance.advance(700)
     assert taker.state == "running" and victim.result == "failed"
-
-
-@pytest.mark.parametrize("plan", [False, True], ids=["counted", "planned"])
-def test_a_job_that_lacks_a_licence_takes_nothing_and_one_that_has_it_does(plan):
-    licenses = {"matlab": {"total": 2, "plan": plan}}
-    instance = make(nodes=2, config={**tables(standby=SHORT), "licenses": licenses})
-    victims = [standby(instance, licenses={"matlab": 1}), standby(instance)]
-    instance.advance(10)
-    lacks = batch(instance, licenses={"matlab": 2}, wait=60)
-    assert lacks.state == "pending"
-    assert all(exceptions(job) == [] for job in victims)
-    lacks.cancel()
-    has = batch(instance, licenses={"matlab": 1}, wait=60)
-    assert has.state == "running"
-    assert sum(job.result == "failed" for job in victims) == 1

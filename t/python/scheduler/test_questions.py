@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Answering a little at a time: turns, order, failures, and long lists."""
 
-import errno
 import gc
 import json
 import weakref
@@ -9,7 +8,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from peers import Client, R, Rig, jobspec
+from peers import Client, R, Rig
 
 from flux.scheduler.query.answering import (
     ANSWER_SECONDS_PER_TURN,
@@ -17,8 +16,6 @@ from flux.scheduler.query.answering import (
     MAX_OPEN,
     MAX_OPEN_OF_GUEST,
     MAX_OPEN_OF_GUESTS,
-    MAX_READINGS,
-    READING_S,
     Answering,
 )
 
@@ -213,28 +210,6 @@ def test_so_many_are_open_and_no_more():
         ask(9999)
 
 
-def test_while_questions_come_they_are_read_and_not_answered():
-    handle, stopwatch, log = Handle(), Stopwatch(), []
-    answering = answering_of(handle, stopwatch, lambda msg, serve: None)
-
-    def ask():
-        answering.answer(
-            Message(0, 1),
-            lambda payload, caller: question(stopwatch, log, caller.userid, 1),
-        )
-
-    for number in range(MAX_READINGS):
-        ask()
-        assert handle.after == (READING_S if number else 0.0)
-        handle.turn()
-    assert log == []
-    ask()
-    handle.turn()
-    assert len(log) == 3, "what has come first is answered all the same, a slice in so many turns"
-    handle.turn()
-    assert len(log) == 6, "nothing came"
-
-
 def test_nothing_holds_a_question_that_was_refused():
     """Its payload may be large, and the collector of cycles runs late."""
     handle, refused = Handle(), []
@@ -273,15 +248,3 @@ def test_questions_of_a_client_that_has_disconnected_are_forgotten():
     rig.send("sched.disconnect", None, respond=False)
     rig.settle()
     assert [topic for topic, _, _ in rig.received] == ["sched.windows"]
-
-
-def test_a_job_behind_many_questions_starts_and_most_of_them_are_refused():
-    rig = Rig(R(4, 4), "sched-backfill")
-    owner, rig.client = rig.client, Client(9999)
-    for _ in range(200):
-        rig.send("sched.when", {"jobspec": jobspec(1)})
-    rig.client = owner
-    rig.arrive(1)
-    order = [topic for topic, errnum, _ in rig.received if errnum == 0]
-    assert "sched.alloc" in order and len(order) == 1 + MAX_OPEN_OF_GUEST
-    assert [errnum for _, errnum, _ in rig.received if errnum] == [errno.EAGAIN] * 168

@@ -36,26 +36,6 @@ def held_by_jobs(rig):
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_a_reservation_for_a_queue_takes_the_jobs_of_its_virtual_queues(module):
-    rig = make(module)
-    queues = {"batch": {}, "quick": {"parent": "batch"}, "other": {}}
-    rig.reconfigure({"queues": queues})
-    rig.reserve("parents", 0, 1000, nodes=4, queues=["batch"])
-    rig.reserve("childs", 0, 1000, nodes=4, queues=["quick"])
-    rig.alloc(1, whole(1, 50, queue="quick", reservation="parents"))
-    rig.alloc(2, whole(1, 50, queue="batch", reservation="parents"))
-    rig.alloc(3, whole(1, 50, queue="quick", reservation="childs"))
-    rig.alloc(4, whole(1, 50, queue="batch", reservation="childs"))
-    rig.alloc(5, whole(1, 50, queue="other", reservation="parents"))
-    assert rig.started() == [1, 2, 3]
-    assert "is not for this job's user, queue and bank" in rig.denied(4)
-    # The names are those of the configuration as it is now.
-    rig.reconfigure({"queues": {"batch": {}, "quick": {}}})
-    rig.alloc(6, whole(1, 50, queue="quick", reservation="parents"))
-    assert rig.started() == [1, 2, 3] and "is not for" in rig.denied(6)
-
-
-@pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize(
     "reserved, limit, reason",
     [
@@ -273,52 +253,6 @@ def test_windows_repeat(module, state, endless):
         assert int(start) + 10 not in rig.started()
         assert rig.started(after=45)[-1] == int(start + 10)
         rig.free(int(start + 10), wait=0)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_an_estimate_that_is_no_longer_true_is_taken_back(module):
-    rig = make(module)
-    begin = rig.now
-    rig.alloc(1, whole(8, 100))
-    rig.alloc(2, whole(8))  # no limit
-    rig.wait(2)
-    assert rig.shown(2)["t_estimate"] == pytest.approx(begin + 100, abs=1)
-    rig.reserve("once", 200, 50, nodes=8)
-    rig.wait(2)
-    estimate = rig.shown(2)["t_estimate"]
-    assert estimate == pytest.approx(begin + 2 + 250, abs=1)
-    rig.reserve("weekly", 1000, 50, nodes=1, every="1w")
-    rig.wait(2)
-    assert "t_estimate" not in rig.shown(2)
-    rig.ask("sched.unreserve", {"name": "weekly"})
-    rig.ask("sched.unreserve", {"name": "once"})
-    rig.wait(2)
-    assert rig.shown(2)["t_estimate"] == pytest.approx(begin + 100, abs=1)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_ranks_that_go_down_are_replaced(module):
-    rig = make(module)
-    rig.reserve("dat", 0, 1000, nodes=4, users=[0])
-    chosen = listed(rig)["dat"]["ranks"]
-    rig.resource.update(down=chosen.split("-")[0])
-    entry = listed(rig)["dat"]
-    assert (entry["held"], entry["short"]) == (4, 0)
-    rig.resource.update(shrink="0-4")
-    assert listed(rig)["dat"]["short"] == 1
-    assert any("reservation dat: 1 of 4 nodes are in use or down" in text for text in rig.logged())
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_job_of_the_group_starts_when_a_missing_rank_comes_up(module):
-    rig = make(module)
-    rig.reserve("class", 10, 1000, nodes=8, users=[0])
-    rig.resource.update(down="7")
-    rig.wait(11)
-    rig.alloc(1, whole(8, 100, reservation="class"))
-    assert rig.started() == []
-    rig.resource.update(up="7")
-    assert rig.started() == [1]
 
 
 def test_a_job_that_its_reservation_will_refuse_is_explained():

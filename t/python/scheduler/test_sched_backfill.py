@@ -22,52 +22,10 @@ def rig():
     return rig
 
 
-@pytest.mark.parametrize(
-    "args, limit",
-    [
-        ((), 1),
-        (("promises=3",), 3),
-        (("reservations=3",), 3),
-        (("promises=unlimited",), None),
-        (("promises=2", "reservations=5"), 2),
-        (("promises=2", "promises=7"), 7),
-    ],
-)
-def test_how_many_promises(args, limit):
-    """The older name says the same; if both are given, the newer one counts."""
-    rig = Rig(R(1, 1), "sched-backfill", *args)
-    assert rig.sched.promises_limit == limit
-
-
 def test_a_missing_compiled_part_is_logged(monkeypatch):
     monkeypatch.setattr(compiled, "lib", None)
     rig = Rig(R(1, 1), "sched-backfill")
     assert [text for text in rig.logged() if compiled.NOT_BUILT in text]
-
-
-def test_no_promises_whatever_fits_starts():
-    rig = Rig(R(4, 4), "sched-backfill", "promises=0")
-    rig.alloc(1, jobspec(1, nodes=3, cores=4, duration=100))
-    rig.alloc({2: jobspec(1, nodes=4, cores=4, duration=50), 3: jobspec(1, nodes=1, cores=4)})
-    assert rig.started() == [1, 3]
-    assert rig.shown(3)["selection_type"] == "immediate"
-    assert list(rig.shown(2)) == ["reason_pending"]
-    rig.free(1)
-    assert rig.started() == [1, 3]
-    rig.free(3)
-    assert rig.started() == [1, 3, 2]
-
-
-def test_first_condition_ends_by_the_shadow_time(rig):
-    rig.alloc(2, jobspec(1, nodes=4, cores=4, duration=50))
-    rig.alloc((3, 4), jobspec(1, nodes=1, cores=4, duration=100))
-    assert rig.started() == [1, 3]
-    assert rig.shown(2)["t_estimate"] == rig.now + 100
-    assert rig.shown(3) == {
-        "resource_summary": "rank3/core[0-3]",
-        "backfill": "ƒ3",
-        "selection_type": "backfilled",
-    }
 
 
 @pytest.mark.parametrize("depth, told", [("0", 0), ("2", 2), ("32", 5)])

@@ -6,7 +6,6 @@ import errno
 import pytest
 from peers import R, Rig, jobspec
 
-from flux.job import JobID
 from flux.resource import InsufficientResources, Rv1Pool
 from flux.scheduler import forecasts
 from flux.scheduler.policies import Backfill, Fifo
@@ -27,16 +26,6 @@ def test_times_of_R(module):
     rig.alloc(3, jobspec(1))
     assert rig.success(3)["R"]["execution"]["expiration"] == rig.now + 5000
     assert rig.success(3)["annotations"] == {"sched": {"resource_summary": "rank0/core2"}}
-
-
-@BOTH
-def test_unchanged_annotations_are_not_sent_again(module):
-    rig = Rig(R(1, 4), module)
-    rig.alloc({1: jobspec(4, duration=1000), 2: jobspec(4, duration=100)})
-    before = len(rig.answers(2))
-    for jobid in range(10, 15):
-        rig.arrive(jobid, jobspec(1, duration=1))
-    assert len(rig.answers(2)) == before
 
 
 @BOTH
@@ -189,26 +178,3 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
     assert rig.shown(2)["t_estimate"] == start + 100
     assert rig.shown(2)["reason_pending"].startswith("insufficient resources")
     assert [answer["type"] for answer in rig.answers(3)] == [3]
-
-
-@EVERY
-def test_a_job_that_starts_in_its_first_second_is_answered_only(module, second):
-    rig = Rig(R(1, 4), module, "queue-depth=unlimited")
-    rig.arrive(1, jobspec(4, duration=100))
-    rig.arrive(2, jobspec(4, duration=100), wait=0.5)
-    rig.free(1, wait=5)
-    assert [answer["type"] for answer in rig.answers(2)] == [0]
-
-
-@EVERY
-def test_frequent_changes_are_told_once_a_second(module, second):
-    rig = Rig(R(1, 4), module, "queue-depth=unlimited", "reason-depth=100")
-    rig.arrive(range(1, 40), jobspec(4, duration=100), wait=2)
-    before = len(rig.answers(39))
-    for jobid in range(1, 31):  # every 50 ms another job is at the head
-        rig.free(jobid, wait=0.05)
-    assert len(rig.answers(39)) - before <= 10  # it would be sixty
-    rig.wait(2)
-    if module != "sched-backfill":
-        assert rig.shown(39)["reason_pending"] == f"behind {JobID(32).f58}"
-        assert rig.shown(39)["t_estimate"] > rig.now

@@ -8,7 +8,7 @@ from peers import R, Rig, jobspec, machine, part_of, ruled
 from flux.idset import IDset
 from flux.resource import ResourcePool
 from flux.scheduler.admission import AdmissionRule
-from flux.scheduler.policies import Backfill, Fifo, Simple
+from flux.scheduler.policies import Backfill, Simple
 
 
 def load(policy, args, sharing, rig=None, nodes=4, cores=4, **config):
@@ -43,18 +43,6 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
 
 
 @POLICIES
-def test_banks(policy, args):
-    rig = load(policy, args, {"all": {"mode": "bank"}}, rig=Rig(R(1, 4)))
-    rig.alloc(1, spec(1, bank="red"), userid=7)
-    rig.alloc({2: spec(1, bank="red"), 3: spec(1, bank="blue")}, userid=8)
-    assert rig.started() == [1, 2]
-    assert rig.reason(3) == "1 node has room but is another bank's"
-    for jobid in (1, 2):
-        rig.free(jobid)
-    assert rig.started() == [1, 2, 3]
-
-
-@POLICIES
 @pytest.mark.parametrize(
     "asked, nodes",
     [
@@ -75,19 +63,6 @@ def test_whole_nodes(policy, args, asked, nodes):
     if slots is not None:
         assert rig.success(1)["R"]["execution"]["nslots"] == slots
     rig.free(1)
-
-
-def test_the_fewest_nodes_of_several_kinds():
-    mixed = R(5, 4)
-    mixed["execution"]["R_lite"] = [
-        {"rank": "0", "children": {"core": "0-7"}},
-        {"rank": "1-4", "children": {"core": "0-3"}},
-    ]
-    rig = load(Fifo, (), {"all": {"mode": "node"}}, rig=Rig(mixed))
-    for jobid, (slots, nodes) in enumerate(((1, 1), (8, 1), (9, 3), (20, 5), (21, 5))):
-        rig.alloc(jobid, spec(slots))
-        assert len(rig.ranks(jobid)) == nodes, slots
-        rig.free(jobid)
 
 
 @POLICIES
@@ -183,24 +158,6 @@ def test_pending_jobs_follow_the_properties_of_nodes(policy, args):
     rig.free(2)
     assert rig.started() == [1, 2, 3] and cores(rig, 3) == 2
     assert rig.reason(4) == "1 node has room but is another user's"
-
-
-@POLICIES
-def test_other_rules_count_the_whole_nodes(policy, args):
-    budgets = {"user": {"per": "user", "period": "month", "max": {"core-hours": 5}}}
-    limits = {"bank": {"per": "bank", "banks": ["red"], "max": {"cores": 3}, "deny": True}}
-    tables, whole = {"budgets": budgets, "limits": limits}, {"all": {"mode": "node"}}
-    rig = load(policy, args, whole, **tables)
-    rig.alloc((1, 2), spec(1, duration=3600))
-    rig.alloc(3, spec(1, bank="red"))
-    assert rig.started() == [1]
-    assert rig.reason(2).endswith("has taken 4.0 of 5 core-hours of this month; needs 4.0")
-    assert rig.denied(3) == "limit bank: needs 4 cores, at most 3 are allowed"
-    rig.reconfigure(tables)
-    assert rig.started() == [1, 2], "of one node both"
-    rig.alloc(4, spec(1, duration=3600))
-    rig.reconfigure({**tables, "sharing": whole})
-    assert rig.started() == [1, 2] and rig.reason(4).endswith("needs 4.0")
 
 
 CORE_HOURS = {"per": "user", "period": "month", "max": {"core-hours": 4}}
@@ -326,20 +283,6 @@ def test_more_containers_than_there_are_nodes_for():
     rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
     rig.alloc(1, sockets(5), userid=7)
     assert "exclusive 'socket' container" in rig.denied(1)
-
-
-@POLICIES
-def test_of_a_job_that_is_not_submitted_whole_nodes_are_asked_for_as_well(policy, args):
-    table = {"ci": {"mode": "node", "queues": ["ci"]}}
-    rig = load(policy, args, table, nodes=2, queues={"ci": {}, "all": {}})
-    for jobid, rank in ((1, "0"), (2, "1")):
-        rig.alloc(jobid, spec(1, queue="all", constraints={"ranks": [rank]}))
-    beside = rig.answer("when", jobspec=spec(2, queue="all"))
-    apart = rig.answer("when", jobspec=spec(2, queue="ci"))
-    assert (beside["verdict"], apart["verdict"]) == ("now", "later")
-    assert apart["start"] == rig.now + 100
-    rig.alloc(3, spec(2, queue="ci"))
-    assert rig.started() == [1, 2]
 
 
 @pytest.mark.parametrize("args", [(), ("promise=unlimited",), ("profile=short-waits", "within=10")])

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from each_policy import TABLE, under
-from peers import START_TIME, R, Rig, jobspec
+from peers import R, Rig, jobspec
 
 from flux.scheduler.testing import FakeInstance
 
@@ -477,22 +477,6 @@ def test_one_with_a_table_needs_no_more_than_its_name(curfew):
     assert not rig.logged(3)
 
 
-def test_one_with_a_table_is_told_the_attributes_of_running_jobs(curfew):
-    rules = {"rules": {"projects": f"{curfew}:Projects"}}
-    instance = FakeInstance(nodes=1, cores=1, config=rules)
-    instance.load("sched-fifo")
-    instance.submit(duration=100, project="fusion")
-    instance.advance(1)
-    instance.config = {**rules, "projects": {"fusion": 1}}
-    instance.request("sched-fifo.config-reload", instance.config)
-    instance.advance(1)
-    assert instance.request("sched.stats", {})["found"] == ["fusion"]
-    instance.unload()
-    instance.load("sched-fifo")
-    instance.advance(1)
-    assert instance.request("sched.stats", {})["found"] == ["fusion"]
-
-
 def test_wrong_answers_of_a_rule_with_a_table_are_told(curfew):
     rules = {"rules": {"forgetful": f"{curfew}:Forgetful"}}
     rig = load(*TABLE["fifo"], {**rules, "forgetful": {"one": 1, "two": 2}})
@@ -575,26 +559,6 @@ def test_a_file_that_cannot_be_run_is_one_line(text, said, tmp_path):
     assert line.startswith("configuration: [rules.mine] ") and line.endswith(said)
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        ("def (", "SyntaxError: invalid syntax (mine.py, line 1)"),
-        ("class Other: pass\n", "no class Mine in "),
-        ("class Mine: pass\n", ""),
-        ("if True:\n    from other import Rule as Mine\n", ""),
-        ("from other import *\n", ""),
-        ("Mine = make()\n", ""),
-    ],
-)
-def test_looking_at_a_configuration_parses_the_file(text, said, tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(text)
-    rig = load(*TABLE["fifo"])
-    faults = rig.answer("check-config", config={"rules": {"mine": f"{path}:Mine"}})["faults"]
-    assert [said in line for line in faults] == [True] * bool(said)
-    assert not rig.logged(3)
-
-
 def test_a_file_may_have_dataclasses(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
@@ -674,21 +638,6 @@ def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_th
     rig.cancel(4)
     rig.free(3)
     assert rig.started() == [1, 2, 3, 5]
-
-
-@POLICIES
-def test_a_reservation_gives_way_to_a_limit_at_once(policy, args):
-    """A limit by bank comes into force when the banks of running jobs are known, and so does the
-    rest of the configuration."""
-    until = {"start": START_TIME, "duration": "1h", "nodes": 3}
-    rig = Rig(R(4, 4), policy, *args, config={"reservations": {"w": until}})
-    rig.info.jobspecs[1] = spec = jobspec(4, duration=100, bank="red")
-    rig.alloc((1, 2), spec)
-    assert rig.started() == [1]
-    rig.reconfigure({"limits": {"bank": {"per": "bank", "max": {"jobs": 1}}}})
-    assert rig.started() == [1]
-    rig.free(1)
-    assert rig.started() == [1, 2]
 
 
 PER_USER = {"per": "user", "max": {"jobs": 1}}

@@ -151,16 +151,6 @@ def test_estimates_and_reasons_are_seen_as_users_see_them():
 # -- reloads ---------------------------------------------------------------------------------------
 
 
-def test_resources_already_returned_by_a_job_are_not_taken_over(instance):
-    job = instance.submit(nodes=4)
-    instance.run_until_idle()
-    job.release("0-2")
-    instance.run_until_idle()
-    instance.unload()
-    instance.load("sched-fifo")
-    assert instance.scheduler.resources.copy_allocated().dumps() == "rank3/core0"
-
-
 def test_a_job_whose_resources_cannot_be_taken_over_fails(instance):
     job = instance.submit(nodes=4)
     instance.run_until_idle()

@@ -18,23 +18,6 @@ from flux.scheduler.testing import FakeInstance
 RAISES = object()
 
 
-@pytest.mark.parametrize("base", [Fifo, Backfill])
-@pytest.mark.parametrize("wrong", [None, float("nan"), "text"])
-def test_an_order_that_cannot_be_sorted_costs_its_job(base, wrong):
-    class Odd(base):
-        def order(self, job):
-            return wrong if job.userid == 7 else job.jobid
-
-    instance = loaded(Odd, nodes=1, check_errors=False)
-    jobs = [instance.submit(nodes=1, duration=10, userid=user) for user in (1, 7, 1, 7, 1)]
-    instance.advance(60)
-    assert [job.result for job in jobs] == [
-        "completed", "failed", "completed", "failed", "completed",
-    ]  # fmt: skip
-    assert all("cannot be sorted among others" in text for text in instance.errors)
-    assert len(instance.errors) == 2
-
-
 def test_a_job_whose_order_goes_wrong_later_keeps_its_place():
     class Odd(Backfill):
         def order(self, job):
@@ -139,26 +122,6 @@ def test_a_reason_that_is_none_costs_no_other(wrong):
     (text,) = instance.errors
     expected = "'mine'" if wrong is RAISES else f"why() returned {wrong}: expected text or None"
     assert text.startswith(f"why: {jobs[1].name}") and text.endswith(expected)
-
-
-@pytest.mark.parametrize("base", [Fifo, Backfill])
-def test_a_released_that_raises_stops_nothing(base):
-    class Odd(base):
-        def released(self):
-            super().released()
-            raise KeyError("mine")
-
-    instance = loaded(Odd, nodes=2, check_errors=False)
-    jobs = [instance.submit(nodes=2, duration=10) for _ in range(3)]
-    instance.advance(5)
-    instance.mark_down("1")
-    instance.advance(20)
-    instance.mark_up("1")
-    jobs[1].cancel()
-    instance.scheduler.look_again()
-    instance.advance(60)
-    assert jobs[2].result == "completed"
-    assert all(text.startswith("released\nTraceback") for text in instance.errors)
 
 
 @pytest.mark.parametrize("error", [KeyError, SystemExit])

@@ -136,14 +136,6 @@ def test_orders_to_libhwloc_in_the_environment_do_not_reach_it(hwloc, monkeypatc
     assert topology_from_xml(CXL_MEMORY) == expected
 
 
-def test_ranks_with_gaps_and_several_entries(hwloc):
-    R = bare_R("0-1,7")
-    R["execution"]["R_lite"].append({"rank": "4", "children": {"core": "0"}})
-    amend(R, MACHINES["cache-numa"][0])
-    assert R["scheduling"]["writer"] == "TreePool"
-    assert [entry["ranks"] for entry in R["scheduling"]["children"]] == ["0-1,4,7"]
-
-
 @pytest.mark.parametrize(
     "R, words",
     [

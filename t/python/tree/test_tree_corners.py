@@ -3,7 +3,7 @@
 
 import pytest
 from own_machines import MACHINES
-from tree_help import alloc, jobspec_of_shape, topo_R
+from tree_help import alloc, topo_R
 
 from flux.resource.hwloc import xml
 from flux.resource.hwloc.xml import parse_taskset
@@ -26,16 +26,6 @@ def test_removing_ranks_that_are_not_there_changes_nothing():
     before = pool.to_dict(), pool.generation
     pool.remove_ranks("5-9")
     assert (pool.to_dict(), pool.generation) == before
-
-
-def test_the_constraint_is_in_the_reason():
-    pool = TreePool(topo_R((2, "0-7", "0-1", SOCKETS), properties={"fast": "1"}))
-    alloc(pool, 1, "slot=3/socket{x}")
-    request = pool.parse_resource_request(
-        jobspec_of_shape("slot=2/socket{x}", constraints={"properties": ["fast"]})
-    )
-    with pytest.raises(TreePool.InsufficientResources, match="of 1 node matching constraint"):
-        pool.alloc(2, request)
 
 
 def test_nodes_with_different_room_in_one_group():

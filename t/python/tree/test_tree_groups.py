@@ -51,17 +51,6 @@ def test_sockets_of_one_rack():
     pool.check()
 
 
-def test_all_else_is_packed():
-    pool = make_pool()
-    pool.pack_by([RACKS])
-    for jobid in range(1, 5):
-        pool.alloc(jobid, parse(pool, "slot/socket{x}"))
-    assert pool.idle_ranks == 0b1100
-    pool.alloc(5, parse(pool, "node=2/slot/socket{x}"))
-    assert pool.idle_ranks == 0
-    pool.check()
-
-
 @pytest.mark.parametrize("seed", seeds(4, 12))
 def test_placed_together_and_at_the_first_time(seed):
     chance = random.Random(seed)

@@ -119,21 +119,6 @@ def test_no_reservation_is_delayed(seed):
         plan.note_started(jobid)
 
 
-def test_a_reserved_container_is_kept():
-    pool = make_pool(1)
-    pool.mark_down("1")
-    pool.alloc(1, parse(pool, "slot/socket{x}", 100))
-    pool.alloc(2, parse(pool, "slot/[core;gpu]", 50))
-    plan = pool.plan()
-    head = parse(pool, "slot=2/numa{x}", 30)
-    assert plan.earliest(head) == 1050.0
-    plan.reserve(3, head, 1050.0)
-    with pytest.raises(TreePool.InsufficientResources):
-        plan.alloc(4, parse(pool, "slot/core=2", 60))
-    plan.alloc(5, parse(pool, "slot/core=2", 50))
-    assert plan.earliest(head) is not None
-
-
 @pytest.mark.parametrize(
     "shape, constraint, text",
     [

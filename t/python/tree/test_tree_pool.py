@@ -182,13 +182,6 @@ def test_an_instance_in_a_job_of_the_plain_pool_has_its_topology():
     assert job.to_dict()["scheduling"] == broken_R["scheduling"]
 
 
-def test_whole_nodes_and_first_cores_are_not_recorded():
-    pool = TreePool(two_sockets(2))
-    for jobid, text in enumerate(("slot/node{x}", "slot/core=3")):
-        job = pool.alloc(jobid, pool.parse_resource_request(jobspec_of_shape(text)))
-        assert "cores" not in job.to_dict()["scheduling"]
-
-
 @pytest.mark.parametrize(
     "cores, text",
     [
@@ -202,26 +195,6 @@ def test_bad_record_of_cores_is_named(cores, text):
         TreePool(broken(lambda R: R["scheduling"].update(cores=cores)))
 
 
-def test_the_first_entry_that_names_a_rank_counts():
-    R = topo_R((2, "0-7", "0-1", TWO))
-    children(R).append({"ranks": "1", "topo": {"cores": "0-7"}})
-    pool = TreePool(R)
-    assert alloc(pool, 1, "slot=4/socket{x}") == "rank[0-1]/core[0-7],gpu[0-1]"
-
-
-def test_an_empty_domain_is_a_domain_of_nothing():
-    pool = TreePool(topo_R((1, "0-3", "0", {"tray": [{}, {"gpus": "0"}, {"cores": "0-3"}]})))
-    assert alloc(pool, 1, "slot=2/tray{x}") == "InfeasibleRequest"
-    assert alloc(pool, 2, "slot/[core=4;gpu]") == "rank0/core[0-3],gpu0"
-
-
-def test_a_domain_with_cores_is_a_leaf_but_names_its_levels():
-    topo = {"cores": "0-7", "half": [{"cores": "0-3"}, {"cores": "4-7"}]}
-    pool = TreePool(topo_R((1, "0-7", "", topo)))
-    assert alloc(pool, 1, "slot/core") == "rank0/core0"
-    assert alloc(pool, 2, "slot/half{x}") == "rank0/core[4-7]"
-
-
 def test_cores_beside_a_container_are_a_minimum():
     topo = {"socket": [{"cores": "0-1"}, {"cores": "2-7"}]}
     pool = TreePool(topo_R((1, "0-7", "", topo)))
@@ -232,56 +205,3 @@ def test_cores_beside_a_container_are_a_minimum():
 def test_two_kinds_of_container_in_a_slot_are_refused():
     with pytest.raises(ValueError):
         TreePool(two_sockets()).parse_resource_request(jobspec_of_shape("slot/[socket{x};numa{x}]"))
-
-
-def test_removed_ranks_leave_the_key():
-    pool = TreePool(two_sockets(4))
-    pool.remove_ranks("1")
-    assert [entry["ranks"] for entry in children(pool.to_dict())] == ["0,2-3"]
-    pool.remove_ranks("0,2")
-    R = pool.to_dict()
-    assert [entry["ranks"] for entry in children(R)] == ["3"]
-    assert alloc(pool, 1, "slot/socket{x}") == "rank3/core[0-3],gpu0"
-    R["execution"]["R_lite"][0]["rank"] = "0"
-    assert alloc(TreePool(R), 1, "slot/socket{x}") == "rank0/core[0-3],gpu0"
-
-
-def test_a_job_on_any_rank_is_registered():
-    first = TreePool(two_sockets(4))
-    alloc(first, 1, "slot=2/socket{x}")
-    job = first.alloc(2, first.parse_resource_request(jobspec_of_shape("slot=3/socket{x}")))
-    for R in (job, job.to_dict(), json.dumps(job.to_dict()), ResourcePool(job.to_dict())):
-        pool = TreePool(two_sockets(4))
-        pool.register_alloc(2, R)
-        pool._check()
-        assert alloc(pool, 3, "slot/socket{x}") == "rank2/core[4-7],gpu1"
-
-
-def test_reasons_name_the_container():
-    pool = TreePool(two_sockets())
-    with pytest.raises(
-        TreePool.InfeasibleRequest, match="need 5 exclusive 'socket' container.*only 4"
-    ):
-        pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("slot=5/socket{x}")))
-    alloc(pool, 1, "node=2/slot/core")
-    pool.mark_down("1")
-    request = pool.parse_resource_request(jobspec_of_shape("slot=3/socket{x}"))
-    with pytest.raises(TreePool.InsufficientResources, match="3 slots.*'socket'"):
-        pool.alloc(2, request)
-    told = pool.explain(request)
-    assert (told["total"], told["up"], told["free"], told["available"]) == (2, 1, 1, 1)
-    told = pool.explain(pool.parse_resource_request(jobspec_of_shape("slot/socket{x}")))
-    assert (told["matching"], told["free"], told["available"], told["needed"]) == (2, 1, 1, 1)
-
-
-def test_options_of_pools():
-    """Cores that come with a GPU are beside it; those of the system are in no container either."""
-    pool = TreePool(two_sockets(), cores_per_gpu="share", system_cores="0")
-    assert alloc(pool, 1, "slot/[core;gpu]") == "rank0/core[1-3],gpu0"
-    assert alloc(pool, 2, "slot/[core;gpu]") == "rank0/core[4-6],gpu1"
-    assert alloc(pool, 3, "slot/socket{x}") == "rank1/core[1-3],gpu0"
-    assert alloc(pool, 4, "slot=2/socket{x}") == "InsufficientResources"
-    assert alloc(pool, 5, "slot/socket{x}") == "rank1/core[4-7],gpu1"
-    pool.free(1)
-    pool.check()
-    assert alloc(pool, 6, "slot/core=3") == "rank0/core[1-3]"
