@@ -127,6 +127,7 @@ class Evictions:
     def keep(self, eviction):
         """Keep what is free of a job's place for it."""
         self.state.freed = True
+        self.drop_rests(eviction)
         self.let_go(eviction)
         job, where = eviction.job, eviction.where
         self.follow()
@@ -152,14 +153,16 @@ class Evictions:
                 self.state.running[later] = Use(end, until, None, self.amounts_of(part), claim)
                 eviction.later.append(later)
 
-    def let_go(self, eviction):
-        """Keep nothing for a job."""
+    def drop_rests(self, eviction):
+        """Keep what victims hold no longer after their own ends."""
         while eviction.later:
             del self.state.running[eviction.later.pop()]
+
+    def let_go(self, eviction):
+        """Keep nothing that is free now for a job."""
         use = self.state.running.pop(eviction.ghost, None)
         if use is not None and use.where:
             self.pool.free(eviction.ghost.id)
-        self.held.discard(eviction.ghost.id)
 
     def move_promises(self):
         """Move promises from ranks that are kept, before a job starts, unless one cannot move: return
@@ -181,6 +184,7 @@ class Evictions:
         if self.start_taker(eviction):
             return
         victims = [one for one in eviction.victims if one in state.running]
+        self.drop_rests(eviction)
         self.let_go(eviction)
         ranks, end = mask(eviction.where), self.now + job.limit
 
@@ -217,6 +221,7 @@ class Evictions:
 
     def call_off(self, eviction):
         """Let all victims run, and the job wait."""
+        self.drop_rests(eviction)
         self.let_go(eviction)
         self.evictions.remove(eviction)
         for one in list(eviction.victims):
@@ -257,6 +262,7 @@ class Evictions:
             self.placed[job.id] = where, placed
             self.keep(eviction)
             return False
+        self.drop_rests(eviction)
         self.evictions.remove(eviction)
         for one in list(eviction.victims):
             self.spare(eviction, one)

@@ -310,6 +310,7 @@ fifo nodes budgets: 6
 fifo parts tree fairshare: 2 7
 all parts tree order booked: 0
 all parts tree grace: 6433
+candidates parts limits grace: 997951
 fifo parts grace limits urgency: 6413
 depth nodes tree early: 6
 unlimited parts early: 1

@@ -293,6 +293,10 @@ class Plan(StrategyInForce):
             without.update(self.open_ids())
         return tokens.fits(request.tokens, now, end, now, without)
 
+    def counts(self, request: ResourceRequest) -> bool:
+        """Return whether a promise of a request would be counted; else all are bound to ranks now."""
+        return self._strategy_for(request) is self._counted
+
     def closed_now(self, request: ResourceRequest) -> int:
         """Return a mask of the ranks on which a job may not start now, regardless of promises: jobs
         of others have claimed them."""

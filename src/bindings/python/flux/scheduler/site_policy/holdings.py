@@ -199,10 +199,6 @@ class Placeholders:
             for jobid in self._later:
                 self._enter(plan, jobid)
 
-    def promises(self, jobids: list[int]) -> list[int]:
-        """Return the ids of promises among some."""
-        return [jobid for jobid in jobids if jobid in self._later]
-
     def free(self, jobids: list[int]) -> None:
         """Free allocations and withdraw promises, and clear the list of their ids."""
         claims, plan = self._scheduler.planning.claims, self._scheduler.planning.plan

@@ -16,6 +16,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -97,11 +98,6 @@ class Preemption(Part):
         """Return why the taker waits, in a sentence; None if it waits for its promised time."""
         return None
 
-    @property
-    def keeps_ranks(self) -> bool:
-        """Whether all that is free on its ranks is kept for the taker, not only its place."""
-        return False
-
     @abstractmethod
     def _planned_end(self, end: float) -> float:
         """Return the planned end of a victim, from its own `end` (infinite: none); 0: none."""
@@ -165,24 +161,7 @@ class Preemption(Part):
         self.placeholders = self._hold()
 
     def keep_if_free(self) -> None:
-        """Keep resources freed by others on the taker's ranks, unless that breaks a promise."""
-        if self.keeps_ranks and not self._breaks_a_promise():
-            self.keep()
-
-    def _breaks_a_promise(
-        self, ends: dict[int, float] | None = None, without: Collection[int] = ()
-    ) -> bool:
-        """Whether a present promise would break if the free part of the taker's place was kept for
-        it; arguments are those of `_would_break`."""
-        plan = self._host.planning.current()
-        if plan is None or not self._host.decision.looks_past_heads:
-            return False
-        return self._would_break(
-            plan,
-            ends or {},
-            [*without, *self._host.placeholders.promises(self.placeholders)],
-            self._hold,
-        )
+        """Keep resources freed by others for the taker, if these may be part of its place."""
 
     # -- running jobs ------------------------------------------------------------------------------
 
@@ -429,6 +408,11 @@ class Eviction(Preemption):
     """Running jobs that end, after a grace, for a pending one without a promise: they are chosen for
     it, and its place is kept by placeholders until it starts."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        #: victim -> ids of the promises that keep what it holds of the place after its own end
+        self.rests: dict[int, list[int]] = {}
+
     def enter_record(self, record: dict[str, Any]) -> None:
         """Add it to the stored record."""
         kept = ("queue", "userid", "decided", "deadline", "expected", "taker")
@@ -500,33 +484,56 @@ class Eviction(Preemption):
 
     def _hold(self) -> list[int]:
         if not self.keeps_ranks:
-            return [*super()._hold(), *self._hold_later()]
+            return super()._hold()
         hold = self._host.placeholders.hold_free
-        held = hold(self.ranks, self._kept_until(), claimant=self._claimant)
-        return [*held, *self._hold_later()]
+        return hold(self.ranks, self._kept_until(), claimant=self._claimant)
 
-    def _hold_later(self) -> list[int]:
-        """Keep the parts of its place that victims hold from their own ends to the taker's, so that
-        promises hold whether they end for it or not. Return the ids of these promises."""
+    def keep_if_free(self) -> None:
+        if self.keeps_ranks and not self._breaks_a_promise():
+            self.keep()
+
+    def _breaks_a_promise(
+        self, ends: dict[int, float] | None = None, without: Collection[int] = ()
+    ) -> bool:
+        """Whether a present promise would break if the free part of the taker's place was kept for
+        it; arguments are those of `_would_break`."""
+        plan = self._host.planning.current()
+        if plan is None or not self._host.decision.looks_past_heads:
+            return False
+        return self._would_break(plan, ends or {}, without, self._hold_all)
+
+    def _hold_all(self) -> list[int]:
+        """Keep its place. Return the ids of placeholders and promises."""
+        return [*self._hold(), *chain.from_iterable(self._hold_rests().values())]
+
+    def _hold_rests(self) -> dict[int, list[int]]:
+        """Keep the parts of its place that victims hold, from their own ends to the taker's, so that
+        promises hold whether they end for it or not. Return the ids of these promises by victim,
+        without the victims in `rests`."""
         host, plan, job = self._host, self._host.planning.current(), self.job
+        found: dict[int, list[int]] = {}
         if plan is None or job is None or not host.decision.looks_past_heads:
-            return []
-        until, found = self._end_of_taker(host.now()), list[int]()
-        for jobid in sorted(self.held):
+            return found
+        until, keep = self._end_of_taker(host.now()), host.placeholders.keep_later
+        for jobid in sorted(self.held - self.rests.keys()):
             end, held = self._running.own_end(jobid), host.resources.held(jobid)
             parts = [common(held, place) for place, _ in self.places] or [held]
-            for part in parts if end < until else ():
-                for ranks, units in pairs(part):
-                    request = self._request_for(job, plan, ranks, units)
-                    found.append(host.placeholders.keep_later(request, end, until))
+            if end < until:
+                requests = [self._request_for(job, plan, *one) for p in parts for one in pairs(p)]
+                found[jobid] = [keep(request, end, until) for request in requests]
         return found
+
+    def _drop_rests(self, jobids: Iterable[int]) -> None:
+        """Keep what some victims hold no longer after their own ends."""
+        for jobid in jobids:
+            self._host.placeholders.free(self.rests.pop(jobid, []))
 
     def _request_for(self, job: PendingJob, plan: Plan, ranks: int, units: int) -> Any:
         """Return a request for a part of the place: some units of some ranks (a mask)."""
         request = job.resource_request
         shape, nodes = request.shape, popcount(ranks)
         cores, gpus, *amounts = self._host.resources.inventory.counts_of(units)
-        if not plan.is_counted:
+        if not plan.counts(request):
             none = (0,) * len(amounts)
             part = Shape.from_fields(
                 node_count=ResourceCount.parse(nodes),
@@ -564,6 +571,7 @@ class Eviction(Preemption):
 
     def keep(self) -> None:
         super().keep()
+        self.rests.update(self._hold_rests())
         self._keep_licences()
         if self._host.now() > self.expected:
             self._host.planning.check_promises()  # the taker will end later than planned
@@ -574,9 +582,18 @@ class Eviction(Preemption):
         if plan is not None and job is not None and job.jobid in self._host.admission.deferred:
             plan.keep_tokens(job.jobid, job.resource_request, now, self._end_of_taker(now))
 
+    def freed(self, jobid: int, final: bool) -> None:
+        self._drop_rests([jobid])
+        super().freed(jobid, final)
+
     def extended(self, jobid: int, end: float) -> None:
+        self._drop_rests([jobid])
         super().extended(jobid, end)
         self.keep()
+
+    def _restore_end(self, jobid: int) -> None:
+        self._drop_rests([jobid])
+        super()._restore_end(jobid)
 
     def end(self, why: str) -> None:
         plan = self._host.planning.current()
@@ -596,14 +613,14 @@ class Eviction(Preemption):
         host, plan, before, job = self._host, self._host.planning.current(), self.places, self.job
         assert plan is not None and job is not None, "the pool can plan, and the job is pending"
         victims = [jobid for jobid in self.victims if jobid in self.held]
-        own = host.placeholders.promises(self.placeholders)
+        own = set(chain.from_iterable(self.rests.values()))
         there = job.resource_request.on_ranks(self.ranks)
 
         def without_victims(yielding: Iterable[int]) -> Trial:
             trial = Trial(plan, there, yielding={*yielding, *own})
             if self.ended and victims:
                 host.placeholders.hold_free(self.ranks, self._kept_until(), pool=trial.pool)
-            for jobid in {*self.placeholders, *victims}.difference(own):
+            for jobid in (*self.placeholders, *victims):
                 trial.take_out(jobid)
             return trial
 
@@ -624,8 +641,10 @@ class Eviction(Preemption):
         if at_deadline and offer[1] is not None:
             self.give_up(offer[1].deferral.text, "rule")
             return True  # given up for that reason
+        self._drop_rests(list(self.rests))
         if self._breaks_a_promise():
             self.places = before
+            self.keep()
             return bool(before)
         self.let_run([jobid for jobid in victims if jobid not in left], "others have made room")
         self.keep()
