@@ -144,6 +144,21 @@ def test_amounts_of_a_job(asked, taken, tree):
     assert in_use(again) == in_use(pool) == {"memory": "0B"}
 
 
+def test_ranks_that_are_given_back_in_parts():
+    """R of a partial release names cores only."""
+    pool = pool_of({"memory": "64G"})
+    alloc = pool.alloc(1, ask(pool, nodes=2, slots=2, memory="40G")).to_dict()
+    part = json.loads(json.dumps(alloc))
+    part["execution"]["R_lite"][0]["rank"] = "1"
+    del part["scheduling"]
+    pool.free(1, part)
+    assert in_use(pool) == {"memory": "40G"}
+    pool.check()
+    part["execution"]["R_lite"][0]["rank"] = "0"
+    pool.free(1, part, final=True)
+    assert in_use(pool) == {"memory": "0B"}
+
+
 @pytest.mark.parametrize("tree", (False, True))
 def test_reasons(tree):
     R = R_of(scheduling=topology(64))

@@ -167,6 +167,18 @@ def test_a_preferred_job_waits_for_a_rack_and_then_takes_any_nodes(policy, args)
     assert len(racks(rig, 5)) == 2
 
 
+def test_a_promise_is_made_for_a_rack_and_moves_when_the_wait_is_over():
+    rig = load()
+    occupy(rig)
+    rig.arrive(5, spec(12, duration=100))
+    rig.arrive(6, spec(4, preferred(wait=300), duration=500), wait=2)
+    assert round(rig.shown(6)["t_estimate"] - rig.now) == 298
+    rig.wait(310)
+    assert rig.estimate(6) == (301, "planned")
+    rig.free(5)
+    assert 6 in rig.started()
+
+
 # -- everyone else ---------------------------------------------------------------------------------
 
 

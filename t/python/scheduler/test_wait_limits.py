@@ -9,7 +9,7 @@ from peers import R, Rig, jobspec
 
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.times import duration_text
-from flux.scheduler.wait_limits import WITHDRAWN_REMEMBERED
+from flux.scheduler.wait_limits import WITHDRAWN_REMEMBERED, time_text
 
 POLICIES = under(*TABLE)
 
@@ -76,6 +76,15 @@ def test_a_deadline_is_over_when_the_job_cannot_end_in_time_any_more(policy, arg
     assert rig.denied(3).startswith("deadline: not started by ")
 
 
+def test_the_shorter_of_both_counts():
+    rig = load(Fifo)
+    rig.alloc({1: whole(4), 2: whole(4, duration=10, max_wait=50, deadline=rig.now + 30)})
+    rig.arrive(3, whole(4, duration=10, max_wait=10, deadline=rig.now + 30), wait=10.1)
+    assert rig.denied(3).startswith("max-wait: ") and not answered(rig, 2)
+    rig.wait(10)
+    assert rig.denied(2).startswith("deadline: ")
+
+
 @pytest.mark.parametrize(
     "keys, text",
     [
@@ -97,6 +106,15 @@ def test_an_unreadable_wait_is_denied_with_its_reason(keys, text):
     rig.alloc({1: whole(1, **keys), 2: whole(1)})
     assert text in rig.denied(1) and rig.started() == [2]
     assert not rule(rig).engaged and not rig.logged(3)
+
+
+def test_the_sentence_has_the_start_that_was_expected():
+    rig = load(Backfill)
+    rig.alloc({1: whole(4, duration=7200), 2: whole(4, max_wait=3600)})
+    begin = rig.now
+    rig.wait(3601)
+    about = time_text(begin + 7200, rig.now)
+    assert rig.denied(2) == f"max-wait: not started within 1h (first start about {about})"
 
 
 def test_by_a_promise_that_is_too_late_it_is_denied_early():
