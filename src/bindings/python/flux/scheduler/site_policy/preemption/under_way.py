@@ -3,7 +3,8 @@
 the base class of its two kinds, and the kind for a job without a promise (`loans` has the other).
 
 The free part of the taker's *place* is kept for it, and more as victims free theirs, until it starts
-there. Others may use the rest of the same ranks.
+there; what they hold of it is planned for it from their own ends on. Others may use the rest of the
+same ranks.
 
 No code here waits for an answer: the job manager may itself wait for the scheduler, and then
 neither would go on.
