@@ -7,7 +7,7 @@ from dataclasses import replace as changed
 from math import inf
 from typing import Any, NamedTuple
 
-from flux.resource.plan.availability import Use
+from flux.resource.plan.availability import Availability, Use
 from flux.resource.pool.inventory import common
 from flux.scheduler.definition import Job, mask, needed, victims_for, without
 from flux.scheduler.projection.player import ENDING_S
@@ -238,15 +238,13 @@ class Evictions:
         where, placed = self.placed[job.id]
         self.let_go(eviction)
         self.follow()
-        claim, others = job.demands[0].claim, state.running.values()
-        claimed = [
-            claim.apart_from(other.claim) & mask(other.where)
-            for other in others
-            if claim and other.claim and other.start == -inf
-        ]
-        is_open = not any(mask(where) & ranks for ranks in claimed)
+        claim, running = job.demands[0].claim, state.running.values()
+        # At minus infinity it is beside jobs past their ends, too.
+        use = Use(-inf, -inf, None, where, claim)
+        room, is_up = Availability(state.totals), where.keys() <= state.totals.keys()
+        is_open = is_up and room.holds(use, -inf, where, running)
         if is_open and self.pool.index.is_free(placed[0]):
-            use = Use(-inf, self.now + job.limit, None, where, job.demands[0].claim)
+            use.end = self.now + job.limit
             if job in state.pending:
                 state.pending.remove(job)
             state.running[job] = use

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from syslog import LOG_DEBUG
@@ -440,7 +441,7 @@ class HiddenPromises:
 
     def __init__(self, decision: BackfillInOrder) -> None:
         self._decision = decision
-        self._jobs: list[PendingJob] = []  # the first one last
+        self._jobs: deque[PendingJob] = deque()  # in order
         self._promises: dict[int, Suspended] = {}
         self._after: Any = None  # the last job of `hide_after`, and its ranks and tokens
         self._competitors: Any = None
@@ -453,29 +454,30 @@ class HiddenPromises:
             self.restore()
         self.restore(job)
         if not self._jobs:
-            self._hide(self._decision.open_promises_after(job)[::-1])
+            self._hide(self._decision.open_promises_after(job))
         self._competitors, self._after = competitors, job
 
     def _hide(self, jobs: list[PendingJob]) -> None:
-        suspended = self._decision.plan.suspend(job.jobid for job in reversed(jobs))
-        self._jobs, self._promises = jobs, suspended
+        self._jobs.extend(jobs)
+        self._promises = self._decision.plan.suspend(job.jobid for job in jobs) if jobs else {}
 
-    def _still_open(self, jobs: list[PendingJob]) -> list[PendingJob]:
+    def _still_open(self, jobs: Iterable[PendingJob]) -> list[PendingJob]:
         return [job for job in jobs if job.jobid in self._decision.promises.open_ids]
 
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Have the plan include them, while other events may use it."""
         jobs = self._still_open(self._jobs)
-        self._decision.plan.resume({job.jobid: self._promises[job.jobid] for job in jobs[::-1]})
+        self._decision.plan.resume({job.jobid: self._promises[job.jobid] for job in jobs})
         yield
+        self._jobs.clear()
         self._hide(self._still_open(jobs))
 
     def restore(self, until: PendingJob | None = None) -> None:
         """Make them again, in order: those of the jobs up to one, or (None) all."""
         promises = self._decision.promises
-        while self._jobs and (until is None or not until < self._jobs[-1]):
-            other = self._jobs.pop()
+        while self._jobs and (until is None or not until < self._jobs[0]):
+            other = self._jobs.popleft()
             if other.jobid in promises.open_ids:
                 try:
                     promises.make(other, None)

@@ -518,8 +518,8 @@ class Eviction(Preemption):
         until, keep = self._end_of_taker(host.now()), host.placeholders.keep_later
         for jobid in sorted(self.held - self.rests.keys()):
             end, held = self._running.own_end(jobid), host.resources.held(jobid)
-            parts = [common(held, place) for place, _ in self.places] or [held]
             if end < until:
+                parts = [common(held, place) for place, _ in self.places] or [held]
                 requests = [self._request_for(job, plan, *one) for p in parts for one in pairs(p)]
                 found[jobid] = [keep(request, end, until) for request in requests]
         return found
