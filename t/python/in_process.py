@@ -22,6 +22,14 @@ def raises(number, text=None):
     assert text is None or caught.value.strerror == text
 
 
+def refused(number, call, *args, **kwargs):
+    """Check that a call raises an OSError of this errno; return its text."""
+    with pytest.raises(OSError) as caught:
+        call(*args, **kwargs)
+    assert caught.value.errno == number
+    return caught.value.strerror or str(caught.value)
+
+
 class Stream:
     """The responses to a streaming request, sent by a client of an instance; `errnum` and `text` of its end, else None."""
 

@@ -4,7 +4,7 @@
 import errno
 
 import pytest
-from in_process import InProcess, raises
+from in_process import InProcess, refused
 
 import flux.kvs as kvs
 from flux.constants import FLUX_RPC_STREAMING
@@ -64,8 +64,7 @@ def test_a_commit_that_fails_changes_nothing(instance, h, op, number):
         ["unlink", "log"],
         ["mkdir", "a"],
     ]
-    with raises(number):
-        commit(h, *ops, op)
+    refused(number, commit, h, *ops, op)
     assert tree(instance) == before
     assert commit(h) == seq + 1
 
@@ -75,8 +74,7 @@ def test_a_commit_that_fails_changes_nothing(instance, h, op, number):
 
 def test_guests_are_kept_out(instance):
     guest = instance.bindings(instance.client("guest", userid=1234, rolemask=message.ROLE_USER))
-    with pytest.raises(PermissionError):
-        guest.rpc("kvs.lookup", {"key": "a"}).get()
+    refused(errno.EPERM, guest.rpc("kvs.lookup", {"key": "a"}).get)
 
 
 # -- flux.kvs ------------------------------------------------------------------
@@ -89,8 +87,7 @@ def test_keys_of_the_bindings(h):
         kvs.get_key_direct(h, "a.b")
     kvs.commit(h)
     assert kvs.get(h, ".a.b") == kvs.get_key_direct(h, "a.b") == "empty parts do not count"
-    with raises(errno.ENOTSUP):
-        kvs.get(h, "a.b", namespace="n")
+    refused(errno.ENOTSUP, kvs.get, h, "a.b", namespace="n")
 
 
 def test_whoever_waited_in_vain_is_not_called_back(instance, h):
@@ -98,8 +95,7 @@ def test_whoever_waited_in_vain_is_not_called_back(instance, h):
     rpc = h.rpc("job-manager.journal-batches", flags=FLUX_RPC_STREAMING)
     assert rpc.get() == {"events": []}
     rpc.reset()
-    with pytest.raises(TimeoutError):
-        rpc.wait_for(0.1)
+    refused(errno.ETIMEDOUT, rpc.wait_for, 0.1)
     seen = []
     rpc.then(lambda future: seen.append(future.error_string()))
     h.reactor_run()

@@ -4,7 +4,7 @@
 import errno
 
 import pytest
-from in_process import raises
+from in_process import refused
 
 OWNER_ONLY = "Request requires owner credentials"
 
@@ -12,8 +12,7 @@ OWNER_ONLY = "Request requires owner credentials"
 def test_dmesg_ends_without_follow_and_forgets_clients_that_left(broker):
     broker.call("log.clear")
     stream = broker.handle.rpc("log.dmesg", {}, flags=2)
-    with raises(errno.ENODATA):
-        stream.get()
+    refused(errno.ENODATA, stream.get)
     assert broker.fails("log.dmesg", {})[0] == errno.EPROTO
     other = broker.client()
     other.rpc("log.dmesg", {"follow": True}, flags=2)
@@ -93,8 +92,7 @@ def test_configuration_reaches_every_module_or_is_taken_back(broker):
     assert broker.call("first.seen") == broker.call("second.seen") == {"x": {"y": 1}}
     # Two loads at a time: one after the other.
     loads = [broker.handle.rpc("config.load", config) for config in ({"bad": 1}, {"z": 1})]
-    with raises(22, "error updating second: bad is not good"):
-        loads[0].get()
+    assert refused(22, loads[0].get) == "error updating second: bad is not good"
     loads[1].get()
     assert (
         broker.call("config.get")

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from broker_help import GOOD, Broker
-from in_process import raises
+from in_process import refused
 
 CRASHED = "Connection reset by peer"
 EXITED = "loader (module-python-exec) exited with exit code {}"
@@ -152,8 +152,7 @@ def test_unload_waits_for_a_handler_and_fails_the_rest(broker):
     broker.run()
     assert removed.get() is None and blocked.get() == {}
     for future, number in ((parked, errno.EHOSTUNREACH), (late, errno.ENOSYS)):
-        with raises(number):
-            future.get()
+        refused(number, future.get)
 
 
 def test_killed_module(broker):
@@ -162,8 +161,7 @@ def test_killed_module(broker):
     broker.run()
     broker.kill_module("good")
     broker.run()
-    with raises(errno.EHOSTUNREACH):
-        parked.get()
+    refused(errno.EHOSTUNREACH, parked.get)
     assert "good" not in broker.loaded()
     assert "broker.err: good: loader (module-python-exec) killed by Killed" in broker.log()
 

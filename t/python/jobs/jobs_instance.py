@@ -159,6 +159,10 @@ class JobsInstance(InProcess):
             self.rpc("job-manager.jobtap", request)
         return self.rpc("job-manager.jobtap", {"query_only": True})["plugins"]
 
+    def listed(self, id):
+        """All attributes of a job, as the list of jobs has them."""
+        return self.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
+
     def cancel(self, id, **kwargs):
         self.rpc("job-manager.raise", {"id": id, "type": "cancel", "severity": 0, **kwargs})
 

@@ -4,7 +4,7 @@
 import errno
 
 import pytest
-from in_process import raises
+from in_process import refused
 
 from flux.scheduler.testing import jobspec, make_R
 from flux_engine.kernel.message import OWNER
@@ -14,12 +14,10 @@ SCHED, RUN, CLEANUP, INACTIVE = 8, 16, 32, 64
 
 def seen(inst):
     """Return the messages to the scheduler since the last call, abridged."""
-    out = []
-    for method, body in inst.sched.seen:
-        if method == "prioritize":
-            out.append((method, body["jobs"]))
-        else:
-            out.append((method, body["id"]))
+    out = [
+        (method, body["jobs"] if method == "prioritize" else body["id"])
+        for method, body in inst.sched.seen
+    ]
     inst.sched.seen.clear()
     return out
 
@@ -59,7 +57,7 @@ def test_annotations(inst, sched):
     for update, after in ANNOTATIONS:
         inst.sched.answer(id, type=1, annotations=update)
         inst.run()
-        job = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
+        job = inst.listed(id)
         assert inst.jm.jobs.active[id].annotations == job["annotations"] == after
     assert len(inst.events(id)) == before
 
@@ -79,11 +77,10 @@ def test_cancel_crosses_success(inst, sched):
     assert inst.sched.of("free") == [{"id": id, "R": make_R(), "final": True}]
 
 
-def test_urgency_is_refused_once_allocated(inst):
-    inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run_duration=5)
-    with pytest.raises(OSError, match="urgency cannot be changed once resources are allocated"):
-        inst.urgency(id, 20)
+def test_urgency_is_refused_once_allocated(auto):
+    id = auto.submit(run_duration=5)
+    text = "urgency cannot be changed once resources are allocated"
+    assert text in refused(errno.EINVAL, auto.urgency, id, 20)
 
 
 # -- unlimited and limited mode ---------------------------------------------------------------------
@@ -111,12 +108,8 @@ def test_limited_mode(inst):
     assert seen(inst) == [("alloc", jobs[2])]
     urgent = inst.submit(urgency=25)
     # The last in order makes way; with it gone, the one before it does not precede the newcomer either.
-    assert seen(inst) == [
-        ("cancel", jobs[2]),
-        ("cancel", jobs[1]),
-        ("alloc", urgent),
-        ("alloc", jobs[1]),
-    ]
+    withdrawn = [("cancel", jobs[2]), ("cancel", jobs[1])]
+    assert seen(inst) == [*withdrawn, ("alloc", urgent), ("alloc", jobs[1])]
 
 
 def test_update_crosses_success(inst, sched):
@@ -140,18 +133,13 @@ def test_update_crosses_success(inst, sched):
     ],
 )  # fmt: skip
 def test_bad_ready(inst, payload):
+    # Ready needs a hello, and hello a stream.
+    refused(errno.EPROTO, inst.rpc, "job-manager.sched-ready", {"mode": "unlimited"})
+    refused(errno.EPROTO, inst.rpc, "job-manager.sched-hello", {})
     future = inst.handle.rpc("job-manager.sched-hello", {}, flags=2)
     inst.run()
-    with raises(errno.ENODATA):
-        future.get()
-    with raises(errno.EPROTO):
-        inst.rpc("job-manager.sched-ready", payload)
-
-
-@pytest.mark.parametrize("method, payload", [("ready", {"mode": "unlimited"}), ("hello", {})])
-def test_ready_needs_a_hello_and_hello_a_stream(inst, method, payload):
-    with raises(errno.EPROTO):
-        inst.rpc(f"job-manager.sched-{method}", payload)
+    refused(errno.ENODATA, future.get)
+    refused(errno.EPROTO, inst.rpc, "job-manager.sched-ready", payload)
 
 
 def test_error_response_suspends(inst):
@@ -183,30 +171,24 @@ def test_malformed_response_suspends(inst, body, sched):
     assert inst.state(id) == SCHED
 
 
-def test_unload_and_reload(inst):
-    inst.load_sched(auto=lambda body: None)
-    running = inst.submit(run_duration=1000)
-    inst.sched.auto = None
-    pending = inst.submit()
-    inst.sched.answer(pending, type=1, annotations={"sched": {"x": 1}, "user": {"y": 2}})
-    inst.run()
-    inst.unload_sched()
-    assert inst.jm.jobs.active[pending].annotations == {"user": {"y": 2}}
-    assert inst.rpc("job-manager.queue-status", {}) == {
+def test_unload_and_reload(auto):
+    running = auto.submit(run_duration=1000)
+    auto.sched.auto = None
+    pending = auto.submit()
+    auto.sched.answer(pending, type=1, annotations={"sched": {"x": 1}, "user": {"y": 2}})
+    auto.run()
+    auto.unload_sched()
+    jobs = auto.jm.jobs.active
+    assert jobs[pending].annotations == {"user": {"y": 2}}
+    assert auto.rpc("job-manager.queue-status", {}) == {
         "enable": True, "start": False, "blocked": "scheduler", "stop_reason": "Scheduler is offline",
     }  # fmt: skip
-    inst.load_sched()
-    assert inst.sched.hello == [
-        {
-            "id": running,
-            "priority": 16,
-            "userid": OWNER,
-            "t_submit": inst.jm.jobs.active[running].t_submit,
-        }
-    ]
-    assert inst.sched.count == 1
-    assert seen(inst) == [("alloc", pending)]
-    assert inst.rpc("job-manager.queue-status", {}) == {"enable": True, "start": True}
+    auto.load_sched()
+    keys = {"priority": 16, "userid": OWNER, "t_submit": jobs[running].t_submit}
+    assert auto.sched.hello == [{"id": running, **keys}]
+    assert auto.sched.count == 1
+    assert seen(auto) == [("alloc", pending)]
+    assert auto.rpc("job-manager.queue-status", {}) == {"enable": True, "start": True}
 
 
 def test_a_second_hello_replaces_the_scheduler(inst):
@@ -239,42 +221,36 @@ def test_expiration_update(inst, number, sched):
     assert inst.sched.of("expiration") == [{"id": id, "expiration": now + 20}]
     assert inst.eventlog(id)[-1]["context"] == {"expiration": now + 20}
     inst.advance(25)
-    timeout = [event for event in inst.eventlog(id) if event["name"] == "exception"]
-    assert [(event["timestamp"], event["context"]["type"]) for event in timeout] == [
-        (now + 20, "timeout")
-    ]
+    (end,) = [event for event in inst.eventlog(id) if event["name"] == "exception"]
+    assert (end["timestamp"], end["context"]["type"]) == (now + 20, "timeout")
 
 
-def test_expiration_refused(inst):
-    inst.load_sched(auto=lambda body: None)
-    inst.sched.expiration_error = OSError(errno.ENOENT, "never heard of it")
-    id = inst.submit(run_duration=100)
-    with pytest.raises(OSError, match="scheduler refused expiration update"):
-        inst.update(id, duration=20)
-    assert inst.events(id)[-1] == "start"
+def test_expiration_refused_and_without_scheduler(auto):
+    auto.sched.expiration_error = OSError(errno.ENOENT, "never heard of it")
+    id = auto.submit(run_duration=100)
+    text = "scheduler refused expiration update"
+    assert text in refused(errno.ENOENT, auto.update, id, duration=20)
+    assert auto.events(id)[-1] == "start"
+    auto.unload_sched()
+    auto.update(id, duration=20)
+    assert auto.events(id)[-2:] == ["jobspec-update", "resource-update"]
 
 
-def test_expiration_without_scheduler(inst):
-    inst.load_sched(auto=lambda body: None)
-    id = inst.submit(run_duration=100)
-    inst.unload_sched()
-    inst.update(id, duration=20)
-    assert inst.events(id)[-2:] == ["jobspec-update", "resource-update"]
-
-
-def test_getattr(inst, auto):
+def test_getattr(auto):
     """The attributes of running jobs for a scheduler: with updates, without the environment."""
-    id = inst.submit(run_duration=100, duration=50)
-    inst.update(id, duration=70)
-    attrs = ["jobspec", "R", "eventlog"]
-    found = inst.rpc("job-manager.getattr", {"id": id, "attrs": attrs})
-    assert list(found) == attrs and found["R"]["execution"]["R_lite"]
+    id = auto.submit(run_duration=100, duration=50)
+    auto.update(id, duration=70)
+
+    def getattr(id, *attrs):
+        return auto.rpc("job-manager.getattr", {"id": id, "attrs": list(attrs)})
+
+    found = getattr(id, "jobspec", "R", "eventlog")
+    assert list(found) == ["jobspec", "R", "eventlog"] and found["R"]["execution"]["R_lite"]
     system = found["jobspec"]["attributes"]["system"]
     assert system["duration"] == 70 and "environment" not in system
-    assert found["eventlog"] == inst.eventlog(id)
-    held = inst.submit(urgency=0)
-    for other, attrs, text in [
-        (id + 9, [], "unknown job"), (id, ["x"], "unknown attr x"), (id, [3], "non-string"), (held, ["R"], "R is NULL"),
-    ]:  # fmt: skip
-        with pytest.raises(OSError, match=text):
-            inst.rpc("job-manager.getattr", {"id": other, "attrs": attrs})
+    assert found["eventlog"] == auto.eventlog(id)
+    held = auto.submit(urgency=0)
+    assert "unknown job" in refused(errno.EINVAL, getattr, id + 9)
+    assert "unknown attr x" in refused(errno.ENOENT, getattr, id, "x")
+    assert "non-string" in refused(errno.EPROTO, getattr, id, 3)
+    assert "R is NULL" in refused(errno.ENOENT, getattr, held, "R")

@@ -7,10 +7,11 @@ import resource
 import socket
 
 import pytest
-from in_process import raises
+from in_process import refused
 from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import jobspec, make_R
+from flux_engine.formats import jobid
 from flux_engine.kernel.clock import RealClock
 from flux_engine.kernel.service import Service, request
 
@@ -49,21 +50,35 @@ def wait_for(inst, condition):
     inst.kernel.run(until=lambda: condition() and (found.append(1) or True))
 
 
-def run_job_to_end(inst, command, **kwargs):
-    """Run a shell command as a job to its end; returns its id."""
-    spec = jobspec(command=["sh", "-c", command], **kwargs)
+def run_to_end(inst, spec):
+    """Run a job to its end; returns its id."""
     id = inst.submit(spec)
     wait(inst, id)
     return id
 
 
+def run_job_to_end(inst, command, **kwargs):
+    """Run a shell command as a job to its end; returns its id."""
+    return run_to_end(inst, jobspec(command=["sh", "-c", command], **kwargs))
+
+
+def contexts(inst, id, name, path="eventlog"):
+    """The contexts of a job's events of this name."""
+    return [event["context"] for event in inst.eventlog(id, path) if event["name"] == name]
+
+
+def notes(inst, id):
+    """The notes of a job's exceptions."""
+    return [context["note"] for context in contexts(inst, id, "exception")]
+
+
 def output(inst, id, stream="stdout"):
     """Return the output of a job, by task."""
     found = {}
-    for event in inst.eventlog(id, "guest.output"):
-        if event["name"] == "data" and event["context"]["stream"] == stream:
-            rank = int(event["context"]["rank"])
-            found[rank] = found.get(rank, "") + event["context"].get("data", "")
+    for context in contexts(inst, id, "data", "guest.output"):
+        if context["stream"] == stream:
+            rank = int(context["rank"])
+            found[rank] = found.get(rank, "") + context.get("data", "")
     return [found[rank] for rank in sorted(found)]
 
 
@@ -75,7 +90,7 @@ def tasks(count, **kwargs):
 
 
 def status(inst, id):
-    return [event["context"]["status"] for event in inst.eventlog(id) if event["name"] == "finish"]
+    return [context["status"] for context in contexts(inst, id, "finish")]
 
 
 # -- mock -------------------------------------------------------------------------------------------
@@ -86,8 +101,8 @@ def status(inst, id):
 )
 def test_bad_test_configuration(inst, test, auto):
     id = inst.submit(exec={"test": test})
-    note = inst.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]["exception_note"]
-    assert note.startswith("exec.test") and inst.state(id) == INACTIVE
+    assert inst.listed(id)["exception_note"].startswith("exec.test")
+    assert inst.state(id) == INACTIVE
 
 
 def test_a_run_duration_that_is_no_duration_is_logged(inst, auto):
@@ -142,8 +157,8 @@ def test_wrong_answers_of_an_execution_service(inst):
     log = "\n".join(entry.text for entry in inst.ctx.ring.entries())
     assert "malformed start response (KeyError('data'))" in log
     assert f"start response for job {1 << 40} without a request ignored" in log
-    [note] = [one["context"]["note"] for one in inst.eventlog(ids[0]) if one["name"] == "exception"]
-    assert note == "job ended without a finish status" and inst.state(ids[0]) == INACTIVE
+    assert notes(inst, ids[0]) == ["job ended without a finish status"]
+    assert inst.state(ids[0]) == INACTIVE
     assert "execution service my-exec failed (on fire): no jobs are started until it is back" in log
     inst.submit()
     assert len(mine.requests) == 2
@@ -154,8 +169,7 @@ def test_wrong_answers_of_an_execution_service(inst):
 
 @pytest.mark.parametrize("payload", [{}, {"service": 3}, {"service": "a.b"}, {"service": ""}])
 def test_bad_exec_hello(inst, payload):
-    with raises(errno.EPROTO):
-        inst.rpc("job-manager.exec-hello", payload)
+    refused(errno.EPROTO, inst.rpc, "job-manager.exec-hello", payload)
 
 
 def test_reattach_after_a_new_hello(inst, auto):
@@ -168,13 +182,10 @@ def test_reattach_after_a_new_hello(inst, auto):
 # -- real processes ---------------------------------------------------------------------------------------
 
 
-def test_output_that_is_no_text(real):
+def test_output_that_is_no_text_and_much_output(real):
     id = run_job_to_end(real, "printf '\\377\\376'")
-    [event] = [event for event in real.eventlog(id, "guest.output") if "data" in event["context"]]
-    assert event["context"]["encoding"] == "base64" and event["context"]["data"] == "//4="
-
-
-def test_much_output(real):
+    [context] = [one for one in contexts(real, id, "data", "guest.output") if "data" in one]
+    assert context["encoding"] == "base64" and context["data"] == "//4="
     id = run_job_to_end(real, "i=0; while test $i -lt 3000; do echo line $i; i=$((i+1)); done")
     assert output(real, id)[0].splitlines()[-1] == "line 2999"
 
@@ -182,37 +193,26 @@ def test_much_output(real):
 def test_tasks_and_environment(real):
     command = "echo $FLUX_TASK_RANK $FLUX_TASK_LOCAL_ID $FLUX_JOB_SIZE $FLUX_JOB_NNODES $FLUX_JOB_ID $MINE"
     spec = tasks(4, command=["sh", "-c", command], environment={"MINE": "yes", "NOT": None})
-    id = real.submit(spec)
-    wait(real, id)
-    from flux_engine.formats.jobid import f58
-
-    tail = f"4 2 {f58(id)} yes\n"
+    id = run_to_end(real, spec)
+    tail = f"4 2 {jobid.f58(id)} yes\n"
     assert output(real, id) == [f"0 0 {tail}", f"1 1 {tail}", f"2 0 {tail}", f"3 1 {tail}"]
 
 
 def test_cwd(real, tmp_path):
     assert output(real, run_job_to_end(real, "pwd", cwd=str(tmp_path))) == [f"{tmp_path}\n"]
     id = run_job_to_end(real, "pwd", cwd=str(tmp_path / "gone"))
-    logs = [
-        e["context"]["message"] for e in real.eventlog(id, "guest.output") if e["name"] == "log"
-    ]
-    assert output(real, id) == ["/tmp\n"] and f"Could not change dir to {tmp_path}/gone" in logs[0]
+    logs = contexts(real, id, "log", "guest.output")
+    assert output(real, id) == ["/tmp\n"]
+    assert f"Could not change dir to {tmp_path}/gone" in logs[0]["message"]
 
 
 def test_missing_input_file_ends_the_job(real, tmp_path):
-    options = {"input": {"stdin": {"type": "file", "path": str(tmp_path / "nosuch")}}}
-    id = run_job_to_end(real, "cat", shell={"options": options})
-    events = {event["name"]: event.get("context") for event in real.eventlog(id)}
     path = tmp_path / "nosuch"
-    note = f"error opening input file '{path}': No such file or directory"
-    assert events["exception"]["note"] == note and events["finish"] == {"status": 15}
+    options = {"input": {"stdin": {"type": "file", "path": str(path)}}}
+    id = run_job_to_end(real, "cat", shell={"options": options})
+    assert notes(real, id) == [f"error opening input file '{path}': No such file or directory"]
+    assert status(real, id) == [15]
     assert real.events(id)[5:9] == ["start", "exception", "finish", "release"]
-
-
-def test_a_job_whose_shell_is_no_object_cannot_start(real):
-    id = run_job_to_end(real, "true", shell=1)
-    notes = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
-    assert [note.split(":")[0] for note in notes] == ["cannot start job"]
 
 
 @pytest.mark.parametrize(
@@ -222,31 +222,29 @@ def test_a_job_whose_shell_is_no_object_cannot_start(real):
      ({"taskmap": {"scheme": "cyclic", "value": "2"}, "per-resource": {"type": "node", "count": 3}}, "0 0 1 1 0 1")],
 )  # fmt: skip
 def test_placement_of_tasks(real, options, placed):
-    spec = tasks(4, command=["sh", "-c", "echo $FLUX_EMBEDDED_RANK"], shell={"options": options})
-    id = real.submit(spec)
-    wait(real, id)
+    command = ["sh", "-c", "echo $FLUX_EMBEDDED_RANK"]
+    id = run_to_end(real, tasks(4, command=command, shell={"options": options}))
     assert "".join(output(real, id)).split() == placed.split()
 
 
 @pytest.mark.parametrize(
-    "options", [{"per-resource": "node"}, {"per-resource": {"type": "rack"}}, {"taskmap": {"scheme": "manual"}},
-                {"taskmap": {"scheme": "cyclic", "value": "0"}}, {"rlimit": {"nosuch": 1}}, {"rlimit": {"nofile": "x"}},
-                {"signal": {"signum": 999, "timeleft": 1.0}}],
+    "shell",
+    [*({"options": options} for options in (
+         {"per-resource": "node"}, {"per-resource": {"type": "rack"}}, {"taskmap": {"scheme": "manual"}},
+         {"taskmap": {"scheme": "cyclic", "value": "0"}}, {"rlimit": {"nosuch": 1}}, {"rlimit": {"nofile": "x"}},
+         {"signal": {"signum": 999, "timeleft": 1.0}},
+     )), 1],
 )  # fmt: skip
-def test_shell_options_that_a_job_cannot_have(real, options):
-    id = run_job_to_end(real, "true", shell={"options": options})
-    notes = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
-    assert notes and notes[0].startswith("cannot start job: ") and status(real, id) == [256]
+def test_shell_options_that_a_job_cannot_have(real, shell):
+    id = run_job_to_end(real, "true", shell=shell)
+    assert notes(real, id)[0].startswith("cannot start job: ") and status(real, id) == [256]
 
 
 def test_soft_limits(real):
-    limits = {"nofile": 64, "core": -1}
-    id = run_job_to_end(
-        real, "ulimit -Sn; ulimit -Hn; ulimit -c", shell={"options": {"rlimit": limits}}
-    )
-    hard = [
-        resource.getrlimit(which)[1] for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
-    ]
+    options = {"rlimit": {"nofile": 64, "core": -1}}
+    id = run_job_to_end(real, "ulimit -Sn; ulimit -Hn; ulimit -c", shell={"options": options})
+    kinds = (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE)
+    hard = [resource.getrlimit(kind)[1] for kind in kinds]
     shown = ["unlimited" if one == resource.RLIM_INFINITY else str(one) for one in hard]
     assert "".join(output(real, id)).split() == ["64", *shown]
 
@@ -264,7 +262,7 @@ def test_files_and_templates(real):
 @pytest.mark.parametrize("files", [{"../f": {"data": "x"}}, {"f": {}}, {"f": 3}])
 def test_files_that_a_job_cannot_have(real, files):
     id = run_job_to_end(real, "true", files=files)
-    [note] = [e["context"]["note"] for e in real.eventlog(id) if e["name"] == "exception"]
+    [note] = notes(real, id)
     assert note.startswith(f"cannot start job: files: {next(iter(files))}: ")
     assert status(real, id) == [256]
 
@@ -284,9 +282,7 @@ def test_node_failure(command):
         wait(inst, id, "start")
         inst.rpc("overlay.disconnect", {"rank": 2})
         wait(inst, id)
-        [context] = [
-            event["context"] for event in inst.eventlog(id) if event["name"] == "exception"
-        ]
+        [context] = contexts(inst, id, "exception")
         assert (context["type"], context["severity"]) == ("node-failure", 0)
         assert context["note"] == "lost contact with n2 (rank 2)"
         assert len(inst.sched.of("free")) == 1
@@ -297,9 +293,8 @@ def test_node_failure(command):
 def test_a_job_that_ignores_sigterm_is_killed(real, tmp_path):
     real.rpc("config.load", {"exec": {"kill-timeout": "0.1s"}})
     ready = tmp_path / "ready"
-    id = real.submit(
-        jobspec(command=["sh", "-c", f"trap '' TERM; touch {ready}; while :; do sleep inf; done"])
-    )
+    script = f"trap '' TERM; touch {ready}; while :; do sleep inf; done"
+    id = real.submit(jobspec(command=["sh", "-c", script]))
     wait_for(real, ready.exists)
     real.cancel(id)
     wait(real, id)
@@ -312,20 +307,21 @@ def test_a_running_job_is_sent_a_signal(real, tmp_path):
     script = f"trap 'echo warned; exit 3' USR1; touch {ready}; while :; do sleep 0.05; done"
     id = real.submit(jobspec(command=["sh", "-c", script]))
     wait_for(real, ready.exists)
-    for signum, body in ((0, {"id": id}), (65, {"id": id}), (10, {"id": 1 << 40})):
-        with pytest.raises(OSError, match="Invalid signal number|unknown job id") as info:
-            real.rpc("job-manager.kill", {**body, "signum": signum})
-        assert info.value.errno == errno.EINVAL
+
+    def failure(id, signum=10):
+        return real.fails("job-manager.kill", {"id": id, "signum": signum})
+
+    for signum in (0, 65):
+        assert failure(id, signum) == (errno.EINVAL, "Invalid signal number")
+    assert failure(1 << 40) == (errno.EINVAL, "unknown job id")
     real.as_user(1234)
-    with pytest.raises(OSError, match="guests can only send signals to their own jobs"):
-        real.rpc("job-manager.kill", {"id": id, "signum": 10})
+    assert failure(id)[1] == "guests can only send signals to their own jobs"
     real.as_user()
     assert real.rpc("job-manager.kill", {"id": id, "signum": 10}) is None
     wait(real, id)
     assert status(real, id) == [3 << 8] and output(real, id) == ["warned\n"]
     real.sched.auto = None
-    with pytest.raises(OSError, match="job is not running"):
-        real.rpc("job-manager.kill", {"id": real.submit(), "signum": 10})
+    assert failure(real.submit())[1] == "job is not running"
 
 
 def test_background_child_does_not_hold_the_job(real, tmp_path):
@@ -338,13 +334,10 @@ def test_background_child_does_not_hold_the_job(real, tmp_path):
 
 @pytest.mark.parametrize("command, code", [("/nosuch/cmd", 127), ("/etc/passwd", 126), ("/", 126)])
 def test_command_that_cannot_be_run(real, command, code):
-    id = real.submit(jobspec(command=[command]))
-    wait(real, id)
+    id = run_to_end(real, jobspec(command=[command]))
     assert status(real, id) == [code << 8]
-    context = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"][0]
-    assert context["note"].startswith(
-        f"task 0 (host {socket.gethostname()}): start failed: {command}: "
-    )
+    text = f"task 0 (host {socket.gethostname()}): start failed: {command}: "
+    assert notes(real, id)[0].startswith(text)
     assert [event["name"] for event in real.eventlog(id, "guest.output")] == ["header", "log"]
 
 
@@ -373,7 +366,6 @@ def test_signal_before_the_end_of_time(real):
 
 def test_a_job_that_runs_out_of_time_is_ended(real):
     real.sched.auto = lambda body: limited_R(real, 0.2)
-    id = real.submit(jobspec(command=["sleep", "inf"], duration=0.2))
-    wait(real, id)
-    [context] = [event["context"] for event in real.eventlog(id) if event["name"] == "exception"]
+    id = run_to_end(real, jobspec(command=["sleep", "inf"], duration=0.2))
+    [context] = contexts(real, id, "exception")
     assert context["type"] == "timeout" and status(real, id) == [142 << 8]

@@ -4,7 +4,7 @@
 import errno
 
 import pytest
-from in_process import raises
+from in_process import refused
 from jobs_instance import JobsInstance
 
 from flux.scheduler.testing import make_R
@@ -19,12 +19,9 @@ def frees(inst):
     return [(idset.text(rset.ranks(body["R"])), body["final"]) for body in inst.sched.of("free")]
 
 
-def housekeeping(inst, **settings):
-    table = {
-        "command": ["true"],
-        "mock-duration": {"0": "1s", "1": "2s", "2": "2s", "3": "5s"},
-        **settings,
-    }
+def housekeeping(inst, command=("true",), **settings):
+    durations = {"0": "1s", "1": "2s", "2": "2s", "3": "5s"}
+    table = {"command": list(command), "mock-duration": durations, **settings}
     inst.rpc("config.load", {"job-manager": {"housekeeping": table}})
 
 
@@ -70,8 +67,7 @@ def test_hello_without_partial_ok_while_execution_holds_the_rest(four):
     four.unload_sched()
     future = four.handle.rpc("job-manager.sched-hello", {"partial-ok": False}, flags=2)
     four.run()
-    with raises(errno.ENOTSUP):
-        future.get()
+    refused(errno.ENOTSUP, future.get)
 
 
 def test_housekeeping_in_pieces(four):
@@ -120,9 +116,8 @@ def test_hello_without_partial_ok_ends_housekeeping(four):
     assert "free" not in four.sched.hello[0]
     assert partly not in four.jm.housekeeping.visits
     four.advance(5)
-    assert [body["id"] for body in four.sched.of("free")] == [whole] and frees(four) == [
-        ("0-3", True)
-    ]
+    assert [body["id"] for body in four.sched.of("free")] == [whole]
+    assert frees(four) == [("0-3", True)]
 
 
 def test_housekeeping_without_scheduler(four):
@@ -172,15 +167,13 @@ def test_housekeeping_scripts_really_run(real):
 @pytest.mark.parametrize(
     "table",
     [
-        {"command": "true"},
-        {"command": []},
-        {"command": ["true"], "release-after": "x"},
+        {"command": "true"}, {"command": []}, {"command": ["true"], "release-after": "x"},
         {"command": ["true"], "mock-duration": -1},
     ],
-)
+)  # fmt: skip
 def test_bad_housekeeping_configuration(inst, table):
-    with pytest.raises(OSError, match="job-manager.housekeeping"):
-        inst.rpc("config.load", {"job-manager": {"housekeeping": table}})
+    table = {"job-manager": {"housekeeping": table}}
+    assert "job-manager.housekeeping" in refused(errno.EINVAL, inst.rpc, "config.load", table)
 
 
 def test_resource_status_adds_up(inst):

@@ -5,7 +5,7 @@ import errno
 import json
 
 import pytest
-from in_process import Stream
+from in_process import Stream, refused
 from jobs_instance import ALL
 
 from flux.scheduler.testing import jobspec
@@ -42,19 +42,15 @@ def test_lookup_flags(auto):
 
 def test_lookup_errors(inst):
     id = inst.submit()
-    for which, keys, error in (
-        (id, ["jobspec", "R"], "R: key not found"),
-        (1234, ["R"], "invalid job id"),
-        (1234, [], "invalid job id"),
+    for which, keys, number, text in (
+        (id, ["jobspec", "R"], errno.ENOENT, "R: key not found"),
+        (1234, ["R"], errno.ENOENT, "invalid job id"),
+        (1234, [], errno.ENOENT, "invalid job id"),
+        ("x", ["R"], errno.EPROTO, "Protocol error"),
+        (id, [3], errno.EPROTO, "Protocol error"),
     ):
-        code, text = inst.fails("job-info.lookup", {"id": which, "keys": keys, "flags": 0})
-        assert (code, text) == (errno.ENOENT, error)
-    for payload in (
-        {"id": "x", "keys": ["R"]},
-        {"id": id},
-        {"id": id, "keys": []},
-        {"id": id, "keys": [3]},
-    ):
+        assert refused(number, lookup, inst, which, *keys) == text
+    for payload in ({"id": id, "flags": 0}, {"id": id, "keys": []}):
         assert inst.fails("job-info.lookup", payload)[0] == errno.EPROTO
 
 
@@ -63,13 +59,8 @@ def test_guests(inst):
     inst.as_user(1234)
     theirs = inst.submit()
     assert lookup(inst, theirs, "jobspec")["jobspec"]
-    assert (
-        inst.fails("job-info.lookup", {"id": mine, "keys": ["jobspec"], "flags": 0})[0]
-        == errno.EPERM
-    )
-    stream = Stream(
-        inst.handle, "job-info.eventlog-watch", {"id": mine, "path": "eventlog", "flags": 0}
-    )
+    refused(errno.EPERM, lookup, inst, mine, "jobspec")
+    stream = watch(inst, mine)
     assert stream.take() == [] and stream.errnum == errno.EPERM
 
 
@@ -95,10 +86,8 @@ def test_watch(auto):
 def test_watch_waitcreate(inst, sched):
     id = inst.submit(run_duration=5)
     without = watch(inst, id, "nosuch")
-    assert without.take() == [] and (without.errnum, without.text) == (
-        errno.ENOENT,
-        "No such file or directory",
-    )
+    assert without.take() == []
+    assert (without.errnum, without.text) == (errno.ENOENT, "No such file or directory")
     waiting = watch(inst, id, "guest.exec.eventlog")
     assert waiting.take() == [] and waiting.errnum is None
     never = watch(inst, id, "guest.nosuch", 1)
@@ -106,9 +95,8 @@ def test_watch_waitcreate(inst, sched):
     assert names(waiting) == ["init", "starting", "recoverable"]
     inst.advance(5)
     assert names(waiting)[-1] == "done"
-    assert (
-        never.take() == [] and never.errnum == ENODATA
-    )  # the job is inactive: nothing can come any more
+    # The job is inactive: nothing can come any more.
+    assert never.take() == [] and never.errnum == ENODATA
 
 
 def test_watch_cancel(inst):
@@ -156,19 +144,21 @@ def test_attributes(five):
     f = five.five
     found = {job["id"]: job for job in jobs(five)}
     done, running, high = found[f["done"]], found[f["running"]], found[f["high"]]
+
+    def values(job, names):
+        return [job[name] for name in names.split()]
+
     assert done["success"] and not done["exception_occurred"]
-    assert [done[key] for key in "result waitstatus ntasks nnodes ncores".split()] == [
-        1, 0, 1, 1, 1,
-    ]  # fmt: skip
+    assert values(done, "result waitstatus ntasks nnodes ncores") == [1, 0, 1, 1, 1]
     assert done["t_submit"] == done["t_sched"] == done["t_run"] == done["t_inactive"] - 1
-    keys = "name bank project ranks nodelist state".split()
-    assert [running[key] for key in keys] == ["runner", "b", "p", "0", "n0", 16]
+    expected = ["runner", "b", "p", "0", "n0", 16]
+    assert values(running, "name bank project ranks nodelist state") == expected
     of_the_end = "result t_cleanup t_inactive waitstatus success exception_occurred"
     assert not running.keys() & set(of_the_end.split())
     of_the_start = "ranks nodelist t_run result nnodes annotations dependencies queue"
     assert not high.keys() & set(of_the_start.split())
-    assert [high[key] for key in "ncores ntasks priority urgency".split()] == [3, 1, 20, 20]
-    assert found[f["failed"]]["result"] == 2 and found[f["failed"]]["waitstatus"] == 256
+    assert values(high, "ncores ntasks priority urgency") == [3, 1, 20, 20]
+    assert values(found[f["failed"]], "result waitstatus") == [2, 256]
 
 
 def test_selected_attributes(five):
@@ -182,35 +172,39 @@ def test_selected_attributes(five):
     [
         ({"states": ["pending"]}, "high low"),
         ({"states": [8, "running"]}, "high low running"),
+        ({"states": [62]}, "high low running"),
+        ({"states": ["S", "r"]}, "high low running"),
         ({"results": ["failed"]}, "failed"),
         ({"results": [1, 2]}, "failed done"),
-        ({"states": [62]}, "high low running"),
+        ({"results": ["cd"]}, "done"),
         ({"name": ["runner", "x"]}, "running"),
         ({"userid": [4294967295]}, "high low running failed done"),
-        ({"userid": [77]}, ""),
-        ({"queue": ["nosuch"]}, ""),
+        *((one, "") for one in ({"userid": [77]}, {"userid": []}, {"queue": ["nosuch"]})),
         ({"or": [{"results": ["failed"]}, {"name": ["runner"]}]}, "running failed"),
         ({"and": [{"states": ["inactive"]}, {"results": ["completed"]}]}, "done"),
-        ({"states": ["S", "r"]}, "high low running"),
-        ({"results": ["cd"]}, "done"),
-        ({"userid": []}, ""),
         ({"ranks": ["9", "0-1"]}, "running failed done"),
         ({"ranks": ["9"]}, ""),
         ({"hostlist": ["x", "n[0-1]"]}, "running failed done"),
         ({"hostlist": ["x[0-3]"]}, ""),
-        ({}, "high low running failed done"),
-        ({"or": []}, "high low running failed done"),
+        *((one, "high low running failed done") for one in ({}, {"or": []})),
     ],
 )
 def test_constraints(five, constraint, expected):
     assert ids(five, constraint=constraint) == [five.five[name] for name in expected.split()]
 
 
+def deep(levels):
+    constraint = {}
+    for _ in range(levels):
+        constraint = {"and": [constraint]}
+    return constraint
+
+
 @pytest.mark.parametrize(
     "constraint",
     [
-        3, {"states": "x"}, {"states": ["x"]}, {"states": [1.5]}, {"nosuch": []}, {"userid": ["x"]}, {"name": [3]}, {"ranks": ["x"]}, {"ranks": [3]}, {"hostlist": ["x["]},
-        {"and": [3]},
+        3, {"states": "x"}, {"states": ["x"]}, {"states": [1.5]}, {"nosuch": []}, {"userid": ["x"]}, {"name": [3]},
+        {"ranks": ["x"]}, {"ranks": [3]}, {"hostlist": ["x["]}, {"and": [3]}, deep(100),
         {"states": ["inactive"], "results": ["completed"]}, None,
     ],
 )  # fmt: skip
@@ -220,16 +214,9 @@ def test_bad_constraints(five, constraint):
     assert text.startswith("invalid constraint: ") or type(constraint) is not dict
 
 
-def test_deep_constraint(five):
-    constraint = {}
-    for _ in range(100):
-        constraint = {"and": [constraint]}
-    assert five.fails("job-list.list", {**ALL, "constraint": constraint})[0] == errno.EPROTO
-
-
 def test_since(five):
     f = five.five
-    t_done = five.rpc("job-list.list-id", {"id": f["done"], "attrs": ["all"]})["job"]["t_inactive"]
+    t_done = five.listed(f["done"])["t_inactive"]
     assert ids(five, since=t_done, constraint={"states": ["inactive"]}) == [f["failed"]]
 
 
@@ -241,15 +228,11 @@ def test_list_stream(five):
 
 
 def test_list_id(auto):
-    assert auto.fails("job-list.list-id", {"id": 1234, "attrs": ["all"]}) == (
-        errno.ENOENT,
-        "No such file or directory",
-    )
+    assert refused(errno.ENOENT, auto.listed, 1234) == "No such file or directory"
     assert auto.fails("job-list.list-id", {"id": 1234})[0] == errno.EPROTO
     id = auto.submit(run_duration=5)
-    future = auto.handle.rpc(
-        "job-list.list-id", {"id": id, "state": 64, "attrs": ["state", "result"]}
-    )
+    asked = {"id": id, "state": 64, "attrs": ["state", "result"]}
+    future = auto.handle.rpc("job-list.list-id", asked)
     auto.run()
     assert not future.is_ready()
     auto.advance(5)
@@ -258,17 +241,17 @@ def test_list_id(auto):
 
 def test_list_id_right_after_submission(inst):
     """The job is found even if the list has not heard of it yet."""
-    future = inst.handle.rpc("job-ingest.submit", {"jobspec": jobspec()})
-    found = []
-    future.then(
-        lambda f: found.append(
-            inst.handle.rpc("job-list.list-id", {"id": f.get()["id"], "attrs": ["all"]})
-        )
-    )
-    inst.kernel.call_later(0, inst.handle.reactor_stop)
+    h, found = inst.handle, []
+
+    def submitted(future):
+        asked = {"id": future.get()["id"], "attrs": ["all"]}
+        found.append(h.rpc("job-list.list-id", asked))
+
+    h.rpc("job-ingest.submit", {"jobspec": jobspec()}).then(submitted)
+    inst.kernel.call_later(0, h.reactor_stop)
     inst.run()
-    while inst.handle.task.inbox:
-        inst.handle.task.dispatch(inst.handle.task.inbox.popleft())
+    while h.task.inbox:
+        h.task.dispatch(h.task.inbox.popleft())
     inst.run()
     assert found and found[0].get()["job"]["state"] in (2, 4, 8)
 
@@ -276,22 +259,21 @@ def test_list_id_right_after_submission(inst):
 def test_dependencies_and_exceptions(inst):
     first = inst.submit()
     second = inst.submit(dependencies=[{"scheme": "afterok", "value": str(first)}])
-    job = inst.rpc("job-list.list-id", {"id": second, "attrs": ["all"]})["job"]
+    job = inst.listed(second)
     assert len(job["dependencies"]) == 1 and job["dependencies"][0].startswith("after-success=")
     inst.rpc("job-manager.raise", {"id": second, "type": "warn", "severity": 4})
     inst.cancel(first, note="why")
-    job = inst.rpc("job-list.list-id", {"id": second, "attrs": ["all"]})["job"]
+    job = inst.listed(second)
     assert (job["exception_type"], job["exception_severity"]) == ("dependency", 0)
-    first = inst.rpc("job-list.list-id", {"id": first, "attrs": ["all"]})["job"]
+    first = inst.listed(first)
     keys = "exception_type exception_note result".split()
     assert [first[key] for key in keys] == ["cancel", "why", 4]
 
 
 def test_job_stats(five):
     stats = five.rpc("job-list.job-stats")
-    assert stats["job_states"] == {
-        "depend": 0, "priority": 0, "sched": 2, "run": 1, "cleanup": 0, "inactive": 2, "total": 5,
-    }  # fmt: skip
+    numbers = {"depend": 0, "priority": 0, "sched": 2, "run": 1, "cleanup": 0, "inactive": 2}
+    assert stats["job_states"] == {**numbers, "total": 5}
     ends = "successful failed canceled timeout".split()
     assert [stats[end] for end in ends] == [1, 1, 0, 0]
     five.cancel(five.five["low"])
@@ -308,17 +290,14 @@ def test_stats_of_queues(inst):
 
 def test_jobs_of_a_virtual_queue_are_listed_with_those_of_its_parent(inst):
     inst.rpc("config.load", {"queues": {"a": {}, "v": {"parent": "a"}, "b": {}}})
-    ids = {queue: inst.submit(queue=queue) for queue in "avb"}
+    a, v, b = (inst.submit(queue=queue) for queue in "avb")
 
     def listed(*queues):
-        request = {"max_entries": 0, "attrs": [], "constraint": {"queue": list(queues)}}
-        return {job["id"] for job in inst.rpc("job-list.list", request)["jobs"]}
+        return set(ids(inst, constraint={"queue": list(queues)}))
 
-    assert listed("a") == {ids["a"], ids["v"]}
-    assert listed("v") == {ids["v"]}
-    assert listed("v", "b") == {ids["v"], ids["b"]}
+    assert listed("a") == {a, v} and listed("v") == {v} and listed("v", "b") == {v, b}
     inst.rpc("config.load", {"queues": {"a": {}, "v": {"parent": "b"}, "b": {}}})
-    assert listed("a") == {ids["a"]} and listed("b") == {ids["v"], ids["b"]}
+    assert listed("a") == {a} and listed("b") == {v, b}
 
 
 def test_job_manager_comes_back(five):
@@ -336,8 +315,5 @@ def test_job_manager_comes_back(five):
 def test_expiration_and_duration_follow_updates(auto):
     id = auto.submit(run_duration=50)
     auto.update(id, duration=10)
-    job = auto.rpc("job-list.list-id", {"id": id, "attrs": ["all"]})["job"]
+    job = auto.listed(id)
     assert (job["duration"], job["expiration"]) == (10, auto.kernel.time + 10)
-
-
-# -- the journal ---------------------------------------------------------------------------------------------------

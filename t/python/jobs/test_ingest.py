@@ -5,7 +5,7 @@ import errno
 import json
 
 import pytest
-from in_process import raises
+from in_process import refused
 from jobs_instance import ALL
 
 from flux.scheduler.testing import jobspec
@@ -27,11 +27,6 @@ QUEUES = {
     },
     "policy": {"jobspec": {"defaults": {"system": {"queue": "batch", "duration": "1h"}}}},
 }
-
-
-def refused(inst, number, text, spec=None, **kwargs):
-    with raises(number, text):
-        inst.submit(spec, **kwargs)
 
 
 def stored(inst, id, key="jobspec"):
@@ -58,9 +53,6 @@ def test_ids_go_on_after_a_reload(inst):
     assert inst.submit() > one
 
 
-# -- stored keys ---------------------------------------------------------------------------------------
-
-
 # -- refusals ------------------------------------------------------------------------------------------
 
 
@@ -71,10 +63,13 @@ def test_ids_go_on_after_a_reload(inst):
         *(({"urgency": one}, errno.EPROTO, "Protocol error") for one in ("x", True, 1.0)),
         ({"flags": 256}, errno.EPROTO, "invalid job flags"),
         ({"spec": {**jobspec(), "version": 2}}, errno.EPERM, "version must be 1"),
+        ({"queue": "nosuch"}, errno.EINVAL, "'nosuch' is not a valid queue"),
     ],
 )
 def test_refused(inst, more, number, text):
-    refused(inst, number, text, **more)
+    """Nothing of the job stays behind."""
+    assert refused(number, inst.submit, **more) == text
+    refused(errno.ENOENT, inst.rpc, "kvs.lookup", {"key": "job.0000.0000.0000.0001.jobspec"})
 
 
 @pytest.mark.parametrize("key", ["resources", "tasks", "attributes", "version"])
@@ -82,66 +77,51 @@ def test_missing_key(inst, key):
     spec = jobspec()
     del spec[key]
     text = "jobspec: expected the keys attributes, resources, tasks, version"
-    refused(inst, errno.EPERM, text, spec)
+    assert refused(errno.EPERM, inst.submit, spec) == text
 
 
-def test_not_json(inst):
-    with pytest.raises(OSError, match="jobspec: invalid JSON") as info:
-        inst.submit("junk")
-    assert info.value.errno == errno.EINVAL
-
-
-def test_empty_resources_pass(inst):
+def test_what_is_no_jobspec_and_empty_resources(inst):
+    assert "jobspec: invalid JSON" in refused(errno.EINVAL, inst.submit, "junk")
     assert inst.submit({**jobspec(), "resources": []})
 
 
-def test_range_is_refused_by_the_validator_only(inst):
+@pytest.fixture
+def unvalidated(inst):
+    """`inst`, without the validator of jobspecs."""
+    inst.unload("job-ingest")
+    refused(errno.EINVAL, inst.load_module, "job-ingest", "nonsense")
+    inst.load_module("job-ingest", "disable-validator")
+    return inst
+
+
+def a_range():
     spec = jobspec()
     spec["resources"][0]["count"] = "2-4"
-    with pytest.raises(OSError, match="resource count must be an integer"):
-        inst.submit(spec)
-    assert inst.submit(spec, flags=8)
-    inst.unload("job-ingest")
-    inst.load_module("job-ingest", "disable-validator")
-    assert inst.submit(spec)
+    return spec
+
+
+def test_range_is_refused_by_the_validator(inst):
+    text = "resource count must be an integer"
+    assert text in refused(errno.EPERM, inst.submit, a_range())
+    assert inst.submit(a_range(), flags=8)
 
 
 @pytest.mark.parametrize("attributes", [None, {}, {"system": None}])
-def test_without_validator_almost_anything_goes(inst, attributes):
-    inst.unload("job-ingest")
-    inst.load_module("job-ingest", "disable-validator")
-    spec = {**jobspec(), "attributes": attributes}
-    assert inst.events(inst.submit(spec))[-1] == "priority"
-    with pytest.raises(OSError):
-        inst.submit({**jobspec(), "attributes": {"system": 3}})
-    with pytest.raises(OSError):
-        inst.submit([1])
-
-
-def test_bad_argument(inst):
-    inst.unload("job-ingest")
-    with pytest.raises(OSError):
-        inst.load_module("job-ingest", "nonsense")
-
-
-def test_unknown_queue_without_queues(inst):
-    refused(inst, errno.EINVAL, "'nosuch' is not a valid queue", queue="nosuch")
-    # Nothing of it stays behind.
-    with raises(errno.ENOENT):
-        inst.rpc("kvs.lookup", {"key": "job.0000.0000.0000.0001.jobspec"})
+def test_without_validator_almost_anything_goes(unvalidated, attributes):
+    assert unvalidated.submit(a_range())
+    id = unvalidated.submit({**jobspec(), "attributes": attributes})
+    assert unvalidated.events(id)[-1] == "priority"
+    refused(errno.EINVAL, unvalidated.submit, {**jobspec(), "attributes": {"system": 3}})
+    refused(errno.EPROTO, unvalidated.submit, [1])
 
 
 def test_submission_disabled(inst):
     inst.rpc("job-manager.queue-enable", {"enable": False, "all": True, "reason": "no more"})
-    refused(inst, errno.EINVAL, "job submission is disabled: no more")
+    assert refused(errno.EINVAL, inst.submit) == "job submission is disabled: no more"
     inst.rpc("job-manager.queue-enable", {"enable": True, "all": True})
     assert inst.submit()
-
-
-def test_no_job_manager(inst):
     inst.unload("job-manager")
-    with raises(errno.ENOSYS):
-        inst.submit()
+    refused(errno.ENOSYS, inst.submit)
 
 
 # -- feasibility -----------------------------------------------------------------------------------------
@@ -154,7 +134,7 @@ def test_feasibility_check(inst):
     assert inst.submit(cores=3)
     assert inst.sched.of("check")[0]["jobspec"]["resources"] == jobspec(cores=3)["resources"]
     inst.sched.infeasible = "unsatisfiable request: too big"
-    refused(inst, errno.EOVERFLOW, "unsatisfiable request: too big")
+    assert refused(errno.EOVERFLOW, inst.submit) == "unsatisfiable request: too big"
     assert inst.submit(flags=8)
 
 
@@ -163,10 +143,8 @@ def test_feasibility_check(inst):
 
 def test_guest(inst):
     inst.as_user(1234)
-    with pytest.raises(OSError, match="only the instance owner"):
-        inst.submit(urgency=17)
-    with pytest.raises(OSError, match="only the instance owner"):
-        inst.submit(flags=8)
+    assert "only the instance owner" in refused(errno.EINVAL, inst.submit, urgency=17)
+    assert "only the instance owner" in refused(errno.EPERM, inst.submit, flags=8)
     id = inst.submit(urgency=15)
     assert inst.eventlog(id)[0]["context"]["userid"] == 1234
     assert inst.jm.jobs.active[id].userid == 1234
@@ -203,75 +181,68 @@ def test_defaults_and_constraints_of_a_queue(queues, asked, queue, duration, con
     assert found.get("constraints") == constraints
 
 
-def test_invalid_queue(queues):
-    refused(queues, errno.EPERM, "Invalid queue 'nosuch' specified", queue="nosuch")
-
-
-def test_no_default_queue(inst):
-    inst.rpc("config.load", {"queues": {"a": {}, "b": {}}})
-    refused(inst, errno.EPERM, "no queue specified")
-    assert inst.submit(queue="a")
+def test_no_queue(queues):
+    text = "Invalid queue 'nosuch' specified"
+    assert refused(errno.EPERM, queues.submit, queue="nosuch") == text
+    queues.rpc("config.load", {"queues": {"a": {}, "b": {}}})
+    assert refused(errno.EPERM, queues.submit) == "no queue specified"
+    assert queues.submit(queue="a")
 
 
 # -- limits --------------------------------------------------------------------------------------------------------
 
 
-def test_limits(inst):
-    limits = {
-        "job-size": {"max": {"ncores": 4, "nnodes": 2}, "min": {"ncores": 1}},
-        "duration": "1h",
-    }
-    queue = {"policy": {"limits": {"job-size": {"max": {"ncores": 8}}, "duration": "2h"}}}
-    config = {
-        "policy": {
-            "limits": limits,
-            "jobspec": {"defaults": {"system": {"queue": "a", "duration": "1h"}}},
-        },
-        "queues": {
-            "a": {},
-            "b": queue,
-            "short": {"parent": "b", "policy": {"limits": {"duration": "1m"}}},
-            "whole": {"policy": {"limits": {"job-size": {"min": {"nnodes": 1}}}}},
-            "wide": {"parent": "b", "policy": {"limits": {"job-size": {"max": {"ncores": -1}}}}},
-        },
-    }
-    inst.rpc("config.load", config)
-    refused(
-        inst, errno.EINVAL, "requested ncores (5) exceeds policy limit of 4 for queue a", cores=5
-    )
-    refused(
-        inst, errno.EINVAL, "requested nnodes (3) exceeds policy limit of 2 for queue a", nodes=3
-    )
-    text = "requested duration (1h) exceeds policy limit of 1h for queue a"
-    refused(inst, errno.EINVAL, text, duration=3601)
-    assert inst.submit(cores=8, queue="b", duration=7000)
-    text = "requested ncores (9) exceeds policy limit of 8 for queue b"
-    refused(inst, errno.EINVAL, text, cores=9, queue="b")
-    text = "requested duration (3h) exceeds policy limit of 2h for queue b"
-    refused(inst, errno.EINVAL, text, queue="b", duration=10800)
-    text = "requested nnodes (0) is under policy limit of 1 for queue whole"
-    refused(inst, errno.EINVAL, text, queue="whole")
-    # Each key comes from the virtual queue, else from its parent, else from the instance.
-    text = "requested duration (2m) exceeds policy limit of 1m for queue short"
-    refused(inst, errno.EINVAL, text, queue="short", duration=120)
-    text = "requested ncores (9) exceeds policy limit of 8 for queue short"
-    refused(inst, errno.EINVAL, text, queue="short", duration=60, cores=9)
-    text = "requested nnodes (3) exceeds policy limit of 2 for queue short"
-    refused(inst, errno.EINVAL, text, queue="short", duration=60, nodes=3)
-    text = "requested duration (3h) exceeds policy limit of 2h for queue wide"
-    refused(inst, errno.EINVAL, text, queue="wide", duration=10800)
-    assert inst.submit(cores=8, queue="short", duration=60)
-    assert inst.submit(cores=9, queue="wide", duration=7000)
+#: Queues a to wide; short and wide are virtual ones.
+LIMITED = {
+    "policy": {
+        "limits": {"job-size": {"max": {"ncores": 4, "nnodes": 2}, "min": {"ncores": 1}}, "duration": "1h"},
+        "jobspec": {"defaults": {"system": {"queue": "a", "duration": "1h"}}},
+    },
+    "queues": {
+        "a": {},
+        "b": {"policy": {"limits": {"job-size": {"max": {"ncores": 8}}, "duration": "2h"}}},
+        "short": {"parent": "b", "policy": {"limits": {"duration": "1m"}}},
+        "whole": {"policy": {"limits": {"job-size": {"min": {"nnodes": 1}}}}},
+        "wide": {"parent": "b", "policy": {"limits": {"job-size": {"max": {"ncores": -1}}}}},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "queue, asked, text",
+    [
+        ("a", {"cores": 5}, "ncores (5) exceeds policy limit of 4"),
+        ("a", {"nodes": 3}, "nnodes (3) exceeds policy limit of 2"),
+        ("a", {"duration": 3601}, "duration (1h) exceeds policy limit of 1h"),
+        ("b", {"cores": 8, "duration": 7000}, None),
+        ("b", {"cores": 9}, "ncores (9) exceeds policy limit of 8"),
+        ("b", {"duration": 10800}, "duration (3h) exceeds policy limit of 2h"),
+        ("whole", {}, "nnodes (0) is under policy limit of 1"),
+        # Each key comes from the virtual queue, else from its parent, else from the instance.
+        ("short", {"duration": 120}, "duration (2m) exceeds policy limit of 1m"),
+        ("short", {"duration": 60, "cores": 9}, "ncores (9) exceeds policy limit of 8"),
+        ("short", {"duration": 60, "nodes": 3}, "nnodes (3) exceeds policy limit of 2"),
+        ("short", {"duration": 60, "cores": 8}, None),
+        ("wide", {"duration": 10800}, "duration (3h) exceeds policy limit of 2h"),
+        ("wide", {"duration": 7000, "cores": 9}, None),
+    ],
+)
+def test_limits(inst, queue, asked, text):
+    inst.rpc("config.load", LIMITED)
+    queue_of_job = {} if queue == "a" else {"queue": queue}
+    if text is None:
+        assert inst.submit(**queue_of_job, **asked)
+    else:
+        found = refused(errno.EINVAL, inst.submit, **queue_of_job, **asked)
+        assert found == f"requested {text} for queue {queue}"
 
 
 def test_duration_beyond_the_instance(inst):
-    R = {
-        "version": 1,
-        "execution": {"R_lite": [], "expiration": inst.kernel.time + 660, "nodelist": [""]},
-    }
-    inst.rpc("kvs.commit", {"ops": [["put", "resource.R", json.dumps(R)]]})
+    execution = {"R_lite": [], "expiration": inst.kernel.time + 660, "nodelist": [""]}
+    R = json.dumps({"version": 1, "execution": execution})
+    inst.rpc("kvs.commit", {"ops": [["put", "resource.R", R]]})
     text = "job duration (12h) exceeds remaining instance lifetime (11m)"
-    refused(inst, errno.EINVAL, text, duration=43200.0)
+    assert refused(errno.EINVAL, inst.submit, duration=43200.0) == text
     assert inst.submit(duration=600)
 
 
@@ -283,19 +254,15 @@ ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True, [{"type": "slo
 @pytest.mark.parametrize("path", ["resources", "tasks", "version", "system.queue", "system.duration", "system.dependencies",
                                   "system.constraints", "system.job", "system.exec", "system.environment", "system.cwd",
                                   "system.exec.test", "system.shell"])  # fmt: skip
-@pytest.mark.parametrize("validated", [True, False])
-def test_odd_jobspecs(inst, path, validated):
+@pytest.mark.parametrize("instance", ["inst", "unvalidated"])
+def test_odd_jobspecs(request, instance, path):
     """Each is refused or goes on to its end; the services live on, and so do other jobs of the batch."""
-
-    if not validated:
-        inst.unload("job-ingest")
-        inst.load_module("job-ingest", "disable-validator")
+    inst = request.getfixturevalue(instance)
     inst.load_sched(auto=True)
     futures = []
+    *way, last = path.replace("system", "attributes.system").split(".")
     for value in ODD:
-        spec = jobspec(run_duration=1)
-        where = spec
-        *way, last = path.replace("system", "attributes.system").split(".")
+        where = spec = jobspec(run_duration=1)
         for key in way:
             where = where[key]
         where[last] = value

@@ -4,34 +4,26 @@
 from pathlib import Path
 
 import pytest
+from in_process import InProcess
 
 from flux.scheduler.testing import jobspec, make_R
-from flux_embedded.broker.instance import JOB_SERVICES, Instance
+from flux_embedded.broker.instance import JOB_SERVICES
 from flux_embedded.services.job_manager.jobtap.host import Host
-from flux_engine.kernel.clock import VirtualClock
 
 MODULES = Path(__file__).resolve().parents[3] / "src" / "modules"
 
 
-def whole_instance(module, *args):
-    instance = Instance(size=4, clock=VirtualClock(), services=JOB_SERVICES, R=make_R(4))
-    instance.start()
-    instance.handle.rpc(
-        "module.load", {"path": str(MODULES / module / f"{module}.py"), "args": list(args)}
-    ).get()
-    return instance
-
-
 @pytest.mark.parametrize(
-    "module, args, started",
+    "module, args",
     [
-        ("sched-fifo", ["queue-depth=unlimited"], 3),
-        ("sched-fifo", ["queue-depth=2"], 3),
-        ("sched-backfill", [], 3),
+        ("sched-fifo", ["queue-depth=unlimited"]),
+        ("sched-fifo", ["queue-depth=2"]),
+        ("sched-backfill", []),
     ],
 )
-def test_the_requests_of_the_step_that_asks_are_counted(module, args, started):
-    instance = whole_instance(module, *args)
+def test_the_requests_of_the_step_that_asks_are_counted(module, args):
+    instance = InProcess(size=4, services=JOB_SERVICES, R=make_R(4))
+    instance.call("module.load", {"path": str(MODULES / module / f"{module}.py"), "args": args})
     answers = []
     jobtap = instance.service("job-manager").jobtap
     plugin = jobtap.add(Host(jobtap, "asks.py", "/nowhere/asks.py", {}).plugin, lambda p: None)
@@ -43,11 +35,9 @@ def test_the_requests_of_the_step_that_asks_are_counted(module, args, started):
             p.handle.rpc("sched.quiescent").then(lambda future: answers.append(future.get()))
 
     plugin.add_handler("job.state.sched", sched)
+    spec = jobspec(nodes=1, duration=60, run_duration=50)
     for _ in range(3):
-        instance.handle.rpc(
-            "job-ingest.submit",
-            {"jobspec": jobspec(nodes=1, duration=60, run_duration=50), "urgency": 16, "flags": 0},
-        )
-    instance.kernel.run_until_idle()
+        instance.handle.rpc("job-ingest.submit", {"jobspec": spec, "urgency": 16, "flags": 0})
+    instance.run()
     instance.stop()
-    assert answers == [{"status": 0, "alloc_current": started}]
+    assert answers == [{"status": 0, "alloc_current": 3}]
