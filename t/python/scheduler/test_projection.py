@@ -129,6 +129,16 @@ def test_a_play_ends_when_there_is_no_time_left(monkeypatch):
     assert answer["reason"] == "it does not start in the time that was played"
 
 
+def test_an_answer_tells_that_jobs_beyond_the_queue_depth_are_left_out():
+    rig = Rig(R(1, 4), Fifo, "queue-depth=2")
+    rig.alloc([1, 2], jobspec(4, duration=10))
+    assert "warnings" not in rig.answer("when", jobspec=small())
+    rig.alloc(3, jobspec(4, duration=10))
+    assert rig.answer("when", jobspec=small())["warnings"] == [
+        "jobs beyond queue-depth=2 are left out"
+    ]
+
+
 def test_a_job_for_nodes_that_are_down_is_told_so_however_long_the_play():
     rig = Rig(R(2, 4), Backfill, config={"fairshare": {"period": "1m"}})
     rig.resource.update(down="1")

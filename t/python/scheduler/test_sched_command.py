@@ -72,6 +72,12 @@ def flux_sched(monkeypatch, capsys):
     return flux_sched
 
 
+def test_the_output_may_be_closed(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr(subcommand.flux, "Flux", lambda: Handle(limits={"now": NOW}))
+    assert cli.main(["limits", "--json"]) == 0
+
+
 # -- words -----------------------------------------------------------------------------------------
 
 

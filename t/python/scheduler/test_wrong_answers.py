@@ -44,6 +44,19 @@ class Scalar:
         return float(self.value)
 
 
+def test_an_order_that_sets_the_priority_is_told():
+    class Odd(Backfill):
+        def order(self, job):
+            job.priority = 7
+            return -job.priority
+
+    instance = loaded(Odd, nodes=1, check_errors=False)
+    job = instance.submit(nodes=1, duration=10)
+    instance.advance(1)
+    assert job.state == "running"
+    assert instance.errors == ["ƒ2 keeps its place in the queue: order() sets the priority"]
+
+
 def starts_by(tmp_path, option, returned):
     """The order in which three jobs start that wait together for the same node, and the errors
     logged."""
@@ -353,6 +366,57 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
     assert rig.answers(50, 0) and not rig.answers(50, 2)
     hears = rig.rule("hears")
     assert hears.running == {50} and 4 in hears.gone
+
+
+@pytest.mark.parametrize("hook", ["check", "why"])
+def test_a_rule_that_readmits_jobs_when_asked_is_not_asked_for_ever(hook):
+    class Wakes(AdmissionRule):
+        name = "wakes"
+
+        def check(self, job):
+            if hook == "check":
+                self.host.readmit(self)
+            return Deferral("not yet", key="k")
+
+        def why(self, job):
+            if hook == "why":
+                self.host.readmit(self)
+
+        def free(self, jobid, R, final):
+            self.host.readmit(self)  # as a rule should
+
+    rig = Rig(R(2, 4), ruled(Backfill, Wakes))
+    for jobid in (1, 2):
+        rig.alloc(jobid, jobspec(1, duration=10))
+    rig.wait(5)
+    told = rig.logged(3)
+    assert told and all("wakes: readmit() in an answer" in line for line in told)
+    assert rig.sched.stats_get()["sched_passes"] < 10
+    denied = [jobid for jobid in (1, 2) if rig.answers(jobid, 2)]
+    assert denied == ([1, 2] if hook == "check" else [])
+    rig.sched.admission.tell(AdmissionRule.free, 9, None, True)
+    assert rig.logged(3) == told
+
+
+def test_a_rule_that_cannot_tell_whether_it_is_engaged_is():
+    class Odd(AdmissionRule):
+        name = "odd"
+
+        @property
+        def engaged(self):
+            return 1 / 0
+
+        def hello(self, job):
+            self.bank = job.attributes.get("bank")
+
+    rig = Rig(R(2, 4), estimates=False)
+    rig.will_be_found(99, R("1", 4), jobspec(4, duration=50, bank="a"))
+    rig.load(ruled(Backfill, Odd))
+    rig.arrive(1)
+    assert rig.started() == [1]
+    (line,) = rig.logged(3)
+    assert line.startswith("admission rule odd: engaged") and "ZeroDivisionError" in line
+    assert rig.rule("odd").bank == "a"
 
 
 def test_a_rule_that_raises_at_the_end_of_a_job_keeps_no_record_of_it(monkeypatch):

@@ -463,6 +463,12 @@ def test_the_output_may_go_to_somebody_who_stops_reading(tmp_path):
     assert len(rows(tmp_path / "out" / "sched-fifo")) == 100
 
 
+def test_the_output_may_be_closed():
+    call = f"{FLUX} simulate sample --jobs=5 --scheduler=sched-fifo >&-"
+    done = subprocess.run(call, shell=True, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+
+
 @pytest.mark.parametrize(
     "name", ["sched-fifo/jobs.csv", "sched-fifo/machine_states.csv", "report.html"]
 )

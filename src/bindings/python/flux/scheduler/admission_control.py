@@ -251,6 +251,7 @@ class AdmissionControl:
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
             this end, seconds since the epoch; 0: none. The value at its start becomes the
             expiration of its R
+        asked (AdmissionRule): a site's rule that is answering, and must not readmit jobs
         pins: a rule's record of promises that must keep their times even if earlier ones are
             possible; None: there are none. ``stays(job)`` tells whether the promise to a job is
             such a one, and is asked first for each promised job; ``review()`` is called before a
@@ -258,12 +259,14 @@ class AdmissionControl:
     """
 
     pins: Any = None
+    asked: AdmissionRule | None = None
 
     def __init__(self, requests: Requests, facts: RequestFacts) -> None:
         self._report = requests.report
         self._facts, self._pool = facts, facts.pool
         self.deferred = DeferredJobs(requests)
         self.rules: list[AdmissionRule] = []
+        self._raising: set[AdmissionRule] = set()  # those whose `engaged` has raised
         self.kept_for: dict[int, AdmissionRule] = {}
         self.own_ends: dict[int, float] = {}
         #: the last allocation offered to a job, its resources, and how they are counted
@@ -308,7 +311,7 @@ class AdmissionControl:
         self._telling = sorted(self.rules, key=lambda rule: not rule.changes_requests)
         # Per method, the engaged rules that override it, with their methods: a rule costs nothing
         # where it overrides nothing.
-        engaged = [rule for rule in self.rules if rule.engaged]
+        self._engaged = engaged = [rule for rule in self.rules if self._is_engaged(rule)]
         self.engaged = bool(engaged)
         self._checking = self._overriding(AdmissionRule.check, engaged)
         giving = [rule for rule in engaged if isinstance(rule, GivingRule)]
@@ -328,6 +331,16 @@ class AdmissionControl:
             self.recount()
         #: the rules that are asked about a job within its bounds
         self._asked_always = [one for one in self._checking if one[0] not in counting]
+
+    def _is_engaged(self, rule: AdmissionRule) -> bool:
+        """Return `AdmissionRule.engaged`; True if it raises, which is logged once."""
+        try:
+            return bool(rule.engaged)
+        except Exception:
+            if rule not in self._raising:
+                self._report(f"admission rule {rule.name}: engaged", trace=True)
+            self._raising.add(rule)
+            return True
 
     def recount(self) -> None:
         """Make the bounds of pending jobs again when they are examined."""
@@ -761,8 +774,8 @@ class AdmissionControl:
             # Numbers in the reason change while the job waits, so ask the rule again.
             _, rule, deferral, _ = self.deferred.by_id[job.jobid]
             return Cause(rule.name, rule.why(job) or deferral.text)
-        for rule in self.rules:
-            reason = rule.why(job) if rule.engaged else None
+        for rule in self._engaged:
+            reason = rule.why(job)
             if reason is not None:
                 return Cause(rule.name, reason)
         return None

@@ -34,6 +34,7 @@ class PolicyView(OrderingPolicy, AdmissionHost, Protocol):
     estimate_depth: int
     reason_depth: int
     odds_depth: int
+    queue_depth: int | str
     has_virtual_time: bool
     planning: Planning
     queue_names: QueueNames

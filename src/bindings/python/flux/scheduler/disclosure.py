@@ -36,7 +36,7 @@ FIELDS = {
     "sched.explain.jobs.budget": Fields("name what max needs t_again", "whose taken"),
     "sched.explain.jobs.fairshare": Fields("", "place of", "bank user"),
     "sched.when": Fields(
-        "now made verdict start queue ranks reason t_latest t_likely t_p90", "unplanned"
+        "now made verdict start queue ranks reason t_latest t_likely t_p90 warnings", "unplanned"
     ),
     "sched.windows": Fields("now made until kinds levels"),
     "sched.windows.levels": Fields("level groups idle_groups nodes idle_nodes", "waiting"),

@@ -277,6 +277,10 @@ class PolicyScheduler(Scheduler):
         order; the others stay deferred until the next call."""
         if not isinstance(rule, AdmissionRule):
             raise TypeError(f"readmit({quote(rule)}): expected the rule itself, then the key")
+        if self.admission.asked is rule:
+            raise RuntimeError(
+                f"rule {rule.name}: readmit() in an answer: jobs would be asked about for ever; call it in free(), or by call_at()"
+            )
         jobs = self.admission.deferred.readmit(
             rule, key, most if self.decision.asks_in_order else None
         )

@@ -386,7 +386,8 @@ class PendingJob:
         try:
             return table.order(self)
         except Exception as exc:
-            table.report(f"{self.name} keeps its place in the queue: {exc}")
+            why = "order() sets the priority" if isinstance(exc, RecursionError) else exc
+            table.report(f"{self.name} keeps its place in the queue: {why}")
             return self.order
 
     def __lt__(self, other: PendingJob) -> bool:

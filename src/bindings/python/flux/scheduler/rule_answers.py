@@ -123,10 +123,13 @@ def _checked(
     method: Callable[..., Any] = getattr(rule, name)
     readmits = mentions(type(rule), "readmit")
     told = False
+    #: A rule that readmitted jobs whenever it is asked would be asked for ever.
+    asked = None if answer is _NOTHING or name in ("alloc", "start") else rule
 
     @functools.wraps(method)
     def checked(*args: Any) -> Any:
         nonlocal told
+        rule.host.admission.asked = asked
         try:
             value = method(*args)
             if isinstance(value, Iterator):
@@ -162,6 +165,8 @@ def _checked(
                 told = True
                 errors.report(str(exc) if is_wrong else what, None if is_wrong else exc)
             return answer.instead()
+        finally:
+            rule.host.admission.asked = None
 
     return checked
 

@@ -41,9 +41,10 @@ def warn(text):
 
 
 def prepare_streams():
-    """Let stdout and stderr accept file names that are not UTF-8."""
+    """Let stdout and stderr accept file names that are not UTF-8; one that is closed takes anything."""
+    sys.stdout, sys.stderr = [one or open(os.devnull, "w") for one in (sys.stdout, sys.stderr)]
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None and hasattr(stream, "reconfigure"):
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="surrogateescape")
 
 

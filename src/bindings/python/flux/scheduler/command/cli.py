@@ -54,7 +54,7 @@ class When(Subcommand):
             found = warnings_of_queue(context.handle, answer.get("queue"))
         except OSError:
             found = {}  # the answer is about resources
-        return {**answer, "warnings": list(found.values())}
+        return {**answer, "warnings": [*answer.get("warnings", ()), *found.values()]}
 
     def run(self, context: Context) -> Any:
         answer = super().run(context)
@@ -425,6 +425,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run ``flux sched`` on the words after it (None: sys.argv). Return the exit status: 0; 1 if the
     command failed; 2 for incorrect usage, which subcommands raise as ValueError."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  (it was closed)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     options = make_parser().parse_args(argv)

@@ -115,7 +115,7 @@ class QueryService:
             dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``;
                 ``queue``, the job's, or None; ``ranks``, an idset or None; ``unplanned``, number of
                 pending jobs without a start when time ran out; ``t_latest``, if the policy promises latest starts; ``t_likely``
-                and ``t_p90``, see `OddsService.known`
+                and ``t_p90``, see `OddsService.known`; ``warnings``, if jobs may be left out
 
         Raises:
             ValueError: the jobspec is invalid
@@ -168,6 +168,9 @@ class QueryService:
             found = {**found, "start": None, "ranks": None, "reason": reason}
         answer.update(start=found["start"], ranks=found["ranks"], unplanned=found["left"])
         answer.update(reason=found["reason"], made=found["made"])
+        depth = policy.queue_depth
+        if depth != "unlimited" and len(list(policy.pending_jobs())) >= int(depth):
+            answer["warnings"] = [f"jobs beyond queue-depth={depth} are left out"]
         if "plays" in found:
             answer.update(policy.odds.of_newcomer(found))
         if "t_latest" in found:

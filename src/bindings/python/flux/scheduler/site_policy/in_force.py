@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flux.scheduler.admission import AdmissionRule, has_own
 from flux.scheduler.host import ask_job_attributes
-from flux.scheduler.misspelled import tell_mistakes
+from flux.scheduler.misspelled import is_ours, tell_mistakes
 from flux.scheduler.options import ending_in_value_error, name_in_file, path_and_name, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.queue import JOBS_PER_TURN
@@ -348,7 +348,9 @@ class RulesInForce:
         for rule in rules:
             if isinstance(rule, TableRule):
                 names.update(rule.needs(self.tables.entries(rule.table)))
-            elif rule.engaged and has_own(rule, AdmissionRule.hello):
+            elif has_own(rule, AdmissionRule.hello) and not (
+                is_ours(type(rule)) and not rule.engaged
+            ):
                 names.add("jobspec")
         return tuple(sorted(names))
 

@@ -68,7 +68,7 @@ def queues_missing(names: Iterable[str], config: dict[str, Any]) -> Iterator[str
     """Yield a sentence for each queue that is not configured."""
     queues = config.get("queues")
     known = list(queues) if isinstance(queues, dict) else []
-    for name in names:
+    for name in names if queues != {} else ():  # {}: a simulation, with the queues of its trace
         if name not in known:
             yield f"there is no queue {name!r}{meant(name, known)}"
 

@@ -29,16 +29,35 @@ STATUSES = {
     "CANCELLED": 5, "CANCELED": 5, "COMPLETED_KILLED": 5,
 }  # fmt: skip
 
-#: Columns with ids of jobs, the one that counts first.
-IDS = ("jobidraw", "jobid", "job_id", "id")
+#: What is read of a job -> its columns, the one that counts first.
+COLUMNS = {
+    "id": ("jobidraw", "jobid", "job_id", "id"),
+    "submit": ("t_submit", "submit", "submission_time"),
+    "eligible": ("eligible",),
+    "run": ("elapsed_s", "elapsedraw", "run", "execution_time", "elapsed"),
+    "minutes": ("timelimitraw",),
+    "limit": ("timelimit", "limit", "requested_time"),
+    "nodes": ("nnodes", "nodes"),
+    "cores": ("ncpus", "alloccpus", "cores", "requested_number_of_resources",
+              "requested_number_of_processors", "reqcpus"),
+    "gpus": ("ngpus", "gpus"),
+    "asked": ("reqtres",),
+    "given": ("alloctres",),
+    "user": ("user", "uid"),
+    "group": ("account", "bank", "group"),
+    "queue": ("partition", "queue"),
+    "urgency": ("urgency",),
+    "start": ("start", "starting_time"),
+    "state": ("state", "final_state"),
+}  # fmt: skip
+KNOWN = {name for names in COLUMNS.values() for name in names}
 
-#: Columns required in a table of jobs: one of each group.
+#: Required in a table of jobs: one column of each group.
 NEEDED = (
-    ("submit", ("t_submit", "eligible", "submit", "submission_time")),
-    ("run time", ("elapsed_s", "elapsedraw", "elapsed", "run", "execution_time")),
-    ("size", ("nnodes", "ncpus", "alloccpus", "nodes", "cores", "requested_number_of_resources",
-              "requested_number_of_processors", "reqtres", "alloctres")),
-)  # fmt: skip
+    ("submit", COLUMNS["submit"] + COLUMNS["eligible"]),
+    ("run time", COLUMNS["run"]),
+    ("size", COLUMNS["nodes"] + COLUMNS["cores"] + COLUMNS["asked"] + COLUMNS["given"]),
+)
 
 
 def missing(header):
@@ -133,9 +152,9 @@ def tres(text):
 class _Row(dict):
     """A row, by lower-case column names."""
 
-    def first(self, *names):
-        """Return the first non-empty value among these columns, or None."""
-        for name in names:
+    def first(self, what):
+        """Return the first non-empty value among the columns of `what`, or None."""
+        for name in COLUMNS[what]:
             value = self.get(name, "").strip()
             if value.lower() not in NOTHING:
                 return value
@@ -155,7 +174,10 @@ def read(source):
             groups = missing(names)
             if groups:
                 raise source.error(number, missing_text(groups))
-            source.has_statuses = not {"state", "final_state"}.isdisjoint(names)
+            source.has_statuses = not set(COLUMNS["state"]).isdisjoint(names)
+            ignored = [name for name in names if name not in KNOWN]
+            if ignored:
+                source.notes.fact(f"columns not read: {', '.join(ignored)}")
             continue
         values = next(csv.reader([line], delimiter=delimiter))
         if len(values) != len(names):
@@ -175,8 +197,8 @@ def read(source):
 
 def _record(source, number, row):
     notes = source.notes
-    name = row.first(*IDS)
-    label = row.first("jobid", "jobidraw") or ""
+    name = row.first("id")
+    label = row.get("jobid") or row.get("jobidraw", "")
     if "." in label and label.split(".")[0].replace("_", "").isdigit() and "state" in row:
         notes.count("lines about job steps left out", number)
         return None
@@ -185,14 +207,14 @@ def _record(source, number, row):
     if "[" in label:
         notes.count("entries for the rest of a job array, which never ran, left out", number)
         return None
-    state = (row.first("state", "final_state") or "").upper()
+    state = (row.first("state") or "").upper()
     if state.startswith(("PENDING", "RUNNING", "REJECTED")):
         notes.count(f"jobs left out: {state.split()[0].lower()}", number)
         return None
     status = STATUSES.get(state.split()[0].rstrip("+"), -1) if state else -1
     if source.has_statuses and source.leaves_out(status, number):
         return None
-    run = row.first("elapsed_s", "elapsedraw", "run", "execution_time", "elapsed")
+    run = row.first("run")
     run = None if run is None else seconds(run)
     if run is None or (state.startswith("CANCELLED") and not run):
         cancelled = "cancelled before they ran" if state.startswith("CANCELLED") else "no run time"
@@ -208,14 +230,14 @@ def _record(source, number, row):
         notes.count("jobs left out: no size", number)
         return None
     wait = None
-    start = row.first("start", "starting_time")
+    start = row.first("start")
     if start is not None:
         wait = max(0.0, moment(start) - submit)
     urgency = amount(row.first("urgency") or "16")
     if urgency % 1:
         raise ValueError(f"urgency {urgency}: expected a whole number")
-    queue = (row.first("partition", "queue") or "").split(",")[0] or None
-    user, group = row.first("user", "uid"), row.first("account", "bank", "group")
+    queue = (row.first("queue") or "").split(",")[0] or None
+    user, group = row.first("user"), row.first("group")
     return Job(
         name or str(number), submit, run, limit, user=user, group=group, queue=queue, urgency=int(urgency),
         status=status, request=request, wait=wait,
@@ -238,7 +260,7 @@ def _one_kind(source, column, text):
 
 def _submit(source, row, notes, number):
     """Return when the job became eligible, or was submitted if that is not known."""
-    submit = row.first("t_submit", "submit", "submission_time")
+    submit = row.first("submit")
     eligible = row.first("eligible")
     if submit is not None and ":" in submit and "+" not in submit and not submit.endswith("Z"):
         notes.fact("times without a zone are taken as UTC")
@@ -253,12 +275,12 @@ def _submit(source, row, notes, number):
 
 
 def _limit(row, notes, number):
-    text = row.first("timelimitraw")
+    text = row.first("minutes")
     if text is not None and text.lower() not in UNLIMITED:
         if not is_number(text) or not 0 <= float(text) < math.inf:
             raise ValueError(f"{text!r} is not a number of minutes")
         return float(text) * 60
-    text = text or row.first("timelimit", "limit", "requested_time")
+    text = text or row.first("limit")
     if text is None:
         return None
     if text.lower() in UNLIMITED:
@@ -268,15 +290,11 @@ def _limit(row, notes, number):
 
 
 def _size(row, notes, number):
-    asked = tres(row.first("reqtres") or "")
-    given = tres(row.first("alloctres") or "")
-    nodes_text = row.first("nnodes", "nodes")
+    asked = tres(row.first("asked") or "")
+    given = tres(row.first("given") or "")
+    nodes_text = row.first("nodes")
     nodes = whole(nodes_text) if nodes_text is not None else asked.get("node") or given.get("node")
-    cores = row.first(
-        "ncpus", "alloccpus", "cores", "requested_number_of_resources", "requested_number_of_processors",
-        "reqcpus",
-    )  # fmt: skip
-    gpus = row.first("ngpus", "gpus")
+    cores, gpus = row.first("cores"), row.first("gpus")
     if any(text is not None and amount(text) % 1 for text in (nodes_text, cores, gpus)):
         notes.count("jobs have a size that is not whole: rounded up", number)
     cores = whole(cores) if cores is not None else asked.get("cpu") or given.get("cpu")

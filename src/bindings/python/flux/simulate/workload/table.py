@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 
-from flux.simulate.workload.columns import IDS
+from flux.simulate.workload.columns import COLUMNS
 from flux.simulate.workload.record import OptionError
 
 
@@ -25,7 +25,7 @@ def file_of(data, owner):
     weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
     path = os.path.join(directory, type(data).__name__)  # the name of the trace
     names = list(dict.fromkeys(key for row in rows for key in row))
-    has_ids = any(str(name).strip().lower() in IDS for name in names)
+    has_ids = any(str(name).strip().lower() in COLUMNS["id"] for name in names)
     with open(path, "w", encoding="utf-8", newline="") as stream:
         # All fields are quoted: a line that begins with # is a comment.
         writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
