@@ -8,6 +8,7 @@ import pytest
 from each_policy import TABLE
 from peers import R, Rig, jobspec, loaded, ruled
 
+from flux.resource import Rv1Pool
 from flux.scheduler import Scheduler
 from flux.scheduler.admission import AdmissionRule, Deferral
 from flux.scheduler.policies import Backfill, Fifo
@@ -246,6 +247,30 @@ def test_an_allocation_to_a_job_canceled_meanwhile_is_freed():
     second = instance.submit(nodes=1, duration=10)
     instance.advance(5)
     assert second.state == "running"
+
+
+@pytest.mark.parametrize("error", [KeyError, SystemExit])
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_a_pool_that_fails_at_a_job_costs_that_job_alone(name, error):
+    class Odd(Rv1Pool):
+        def _select_resources(self, candidates, request):
+            if "odd" in request.jobspec["attributes"]["system"]:
+                raise error("mine")
+            return super()._select_resources(candidates, request)
+
+    policy, args = TABLE[name]
+    for odd in range(3):
+        kind = type("Mine", (policy,), {"pool_class": Odd})
+        instance = loaded(kind, *args, nodes=4, cores=4, check_errors=False)
+        jobs = [
+            instance.submit(nodes=nodes, cores=4, duration=10, **{"odd": True} if n == odd else {})
+            for n, nodes in enumerate([2, 4, 1, 3])
+        ]
+        instance.advance(60)
+        assert [n for n, job in enumerate(jobs) if job.result != "completed"] == [odd]
+        assert "mine" in jobs[odd].note
+        (text,) = instance.errors
+        assert text.startswith(f"alloc: {jobs[odd].name}")
 
 
 # -- every method of an admission rule -------------------------------------------------------------

@@ -304,7 +304,7 @@ class Forecasts:
             if reason is None or isinstance(reason, str):
                 return reason
             raise TypeError(f"why() returned {quote(reason)}: expected text or None")
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             if not self._why_failed:
                 self._why_failed = True
                 self._errors.report(f"why: {job.name}", exc)

@@ -224,7 +224,7 @@ class Hello:
                     log.debug(f"hello: {name_of(jobid)}: {held.dumps()}")
                 self.enter(jobid, job["priority"], job["userid"], job["t_submit"], held)
                 self._note(job, held.to_dict() if job.get("free") or not isinstance(R, dict) else R)
-            except Exception:  # including exceptions of a site's override
+            except (Exception, SystemExit):  # including exceptions of a site's override
                 self.errors.report(f"hello: {name_of(jobid)}: failed to reallocate R", trace=True)
                 self._restart(jobid)
                 if held is not None:

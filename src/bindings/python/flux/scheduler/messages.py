@@ -260,7 +260,7 @@ class Responder:
             self.refuse(msg, str(exc.strerror), errno.EAGAIN)
         except RecursionError:  # also the caller's mistake
             self.refuse(msg, f"{msg.topic}: the payload is nested too deeply")
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             self._errors.report(msg.topic, trace=True)
             # Its text may contain anything, and guests learn nothing of other users.
             shown = sees_all(msg)

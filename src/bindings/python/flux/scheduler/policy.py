@@ -447,7 +447,7 @@ class PolicyScheduler(Scheduler):
         if self._predicts:
             try:
                 predicted = self.predicted(job)
-            except Exception as exc:  # it starts anyway
+            except (Exception, SystemExit) as exc:  # it starts anyway
                 self._errors.report(f"predicted: {job.name}", exc)
         self.running[job.jobid] = started = RunningJob(
             job.jobid,
@@ -539,14 +539,14 @@ class PolicyScheduler(Scheduler):
             return True
         except InsufficientResources:
             return False
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             self.refuse(job, exc)  # it can never run
         else:
             self.start_or_deny(job, alloc)
         self._backlog.remove(job)
         return True
 
-    def refuse(self, job: PendingJob, error: Exception) -> None:
+    def refuse(self, job: PendingJob, error: BaseException) -> None:
         """Deny a job that the pool rejects. `error`, from `allocate`, is the reason, or a bug of
         the pool, which is logged: it fails this job, not the scheduler."""
         note = str(error)

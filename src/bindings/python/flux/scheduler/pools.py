@@ -43,7 +43,7 @@ def find_pool_class(uri: Any) -> Any:
     for candidate in [name] if "." in name else [name, f"flux.resource.{name}"]:
         try:
             module = importlib.import_module(candidate)
-        except Exception as exc:  # an import may fail in any way
+        except (Exception, SystemExit) as exc:  # an import may fail in any way
             if not isinstance(exc, ModuleNotFoundError) or exc.name != candidate:
                 reason = f"{candidate}: {type(exc).__name__}: {exc}"
             continue
@@ -341,7 +341,10 @@ class RequestParser:
             raise ValueError(f"missing key {exc}") from exc
         except RecursionError:
             raise ValueError("jobspec is nested too deeply") from None
-        except Exception as exc:  # a jobspec comes from a user: an exception must not propagate
+        except (
+            Exception,
+            SystemExit,
+        ) as exc:  # a jobspec comes from a user: an exception must not propagate
             raise PoolBug(f"{type(exc).__name__}: {exc}") from exc
         if request is None or type(request).__hash__ is None:
             raise PoolBug(

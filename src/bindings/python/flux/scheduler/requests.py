@@ -385,7 +385,7 @@ class PendingJob:
             return self.by_priority
         try:
             return table.order(self)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             why = "order() sets the priority" if isinstance(exc, RecursionError) else exc
             table.report(f"{self.name} keeps its place in the queue: {why}")
             return self.order

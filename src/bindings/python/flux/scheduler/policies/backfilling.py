@@ -85,7 +85,7 @@ class Backfilling(Decision):
         has left the queue: it started, can never run, or was deferred."""
         try:
             alloc = self.policy.allocate(job, self.plan)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             return self.handle_refusal(job, exc)
         self.begin(job, alloc)
         return True
@@ -97,7 +97,7 @@ class Backfilling(Decision):
             tokens and not tokens.keys().isdisjoint(other.resource_request.tokens or {})
         )
 
-    def handle_refusal(self, job: PendingJob, why: Exception) -> bool:
+    def handle_refusal(self, job: PendingJob, why: BaseException) -> bool:
         """Handle an exception from the pool or an admission rule for a job. Return whether it has
         left the queue: it can never run, or was deferred."""
         if isinstance(why, JobDeferred):
@@ -668,7 +668,7 @@ class BackfillInOrder(Backfilling):
             for other in looked:
                 self.show_promise(other, promises.when(other))
 
-    def handle_refusal(self, job: PendingJob, why: Exception) -> bool:
+    def handle_refusal(self, job: PendingJob, why: BaseException) -> bool:
         left = super().handle_refusal(job, why)
         if not left:
             self.use_current_plan()

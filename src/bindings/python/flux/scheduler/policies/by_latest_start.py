@@ -296,7 +296,11 @@ class BackfillByLatestStart(BackfillByRank):
                 f"latest_start of {job.name} is {wanted!r}: expected seconds since the epoch",
             )
         wanted = max(wanted if wanted < inf else job.t_submit + policy.within, policy.now())
-        when = self.plan.earliest(job.resource_request, after=wanted)
+        try:
+            when = self.plan.earliest(job.resource_request, after=wanted)
+        except Exception as exc:  # of a hook of the pool
+            self.handle_refusal(job, exc)
+            return
         if self.backlog.has_priorities and (when is None or when > wanted):
             until = inf if when is None else when + job.limit
 

@@ -152,7 +152,7 @@ class BackfillByRank(Backfilling):
             return False
         try:
             ask(job)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             return self.handle_refusal(job, exc)
         return False
 
@@ -203,19 +203,22 @@ class BackfillByRank(Backfilling):
                 yield
         found = []
         for number, group in enumerate(self.backlog.rooms.with_room(self.plan), 1):
-            if group.count and self.has_free(group.signature, group.request):
+            possible = group.count and group.known_possible == check
+            if possible and self.has_free(group.signature, group.request):
                 found.append(group)
             if number % COMPARED_PER_TURN == 0:
                 yield
         return found
 
     def deny_impossible(self, group: JobGroup) -> Steps:
-        """Deny the jobs of a group if they could never run: as they are not tried, the pool would
-        not refuse them."""
+        """Deny the jobs of a group if they could never run, or the pool fails: as they are not
+        tried, it would not refuse them."""
         policy = self.policy
         try:
             policy.resources.check_feasibility(group.request)
-        except Exception as exc:
+            if not policy.resources.countable(group.request.shape):
+                self.has_free(group.signature, group.request)  # a hook of the pool may raise
+        except (Exception, SystemExit) as exc:
             for number, job in enumerate(group.to_list(), 1):
                 if job.queued and not job.request.finalized:
                     self.forget(job)

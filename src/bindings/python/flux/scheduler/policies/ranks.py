@@ -197,7 +197,7 @@ class JobRanks:
         it raises, which is logged once."""
         try:
             value = method(job)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             self.warn(option, f"{option} of {job.name}", exc)
             return inf
         return value if type(value) is float and value == value else self.usable(value, job, option)
@@ -214,7 +214,7 @@ class JobRanks:
         self.warn(option, f"{option} of {job.name} is {value!r}: expected a number")
         return inf
 
-    def warn(self, option: str, text: str, error: Exception | None = None) -> None:
+    def warn(self, option: str, text: str, error: BaseException | None = None) -> None:
         """Log a mistake of a site's code, once for each option."""
         if option not in self._warned:
             self._warned.add(option)
@@ -225,6 +225,6 @@ class JobRanks:
         once."""
         try:
             return function(self._policy, job)
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             self.warn(option, f"{option}: {function.__name__} of {job.name}", exc)
             return None

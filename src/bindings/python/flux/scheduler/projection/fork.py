@@ -275,7 +275,7 @@ def _answer(policy: PolicyView, number: int, query: Query, pipe: int) -> None:
             answer = _answer_with_odds(policy, query)
         else:
             answer = getattr(Player(policy), query.method)(**query.arguments)
-    except Exception as exc:
+    except (Exception, SystemExit) as exc:
         error = f"{type(exc).__name__}: {exc}"
     _write(pipe, [number, answer, error])
 

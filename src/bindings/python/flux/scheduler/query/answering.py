@@ -289,22 +289,22 @@ class Answering:
                     entry = (now + rest, next(self._numbers), query)
                     heapq.heappush(self._resting, entry)
                 return not rest
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:
             self._answer(query, exc)
         else:
             self._answer(query, text)
         return False
 
-    def _answer(self, query: _OpenQuery, answer: str | Exception) -> None:
+    def _answer(self, query: _OpenQuery, answer: str | BaseException) -> None:
         self._is_over(query)
 
         def give() -> None:
-            if isinstance(answer, Exception):
+            if isinstance(answer, BaseException):
                 raise answer
             self._handle.respond(query.msg, answer)
 
         self._responder.serve(query.msg, give)
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             # Its frames refer to the payload, and `give` refers to it.
             answer.__traceback__ = None
 
