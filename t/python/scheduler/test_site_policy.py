@@ -445,6 +445,17 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
     assert not rig.logged(3)
 
 
+def test_one_may_be_added_while_a_configuration_is_checked(curfew):
+    rig = load(*TABLE["fifo"])
+    rig.arrive(1)
+    limits = {"limits": {"a": {"per": "bank", "max": {"nodes": 1}}}}
+    rig.send("sched.check-config", {"config": limits})
+    rig.reconfigure({"rules": {"beds": f"{curfew}:Beds"}})
+    rig.wait(1)
+    (answer,) = [told for topic, errnum, told in rig.received if "check-config" in topic]
+    assert answer["changes"]["limits"]["new"] == ["a"] and not rig.logged(3)
+
+
 @POLICIES
 def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
     rules = {"beds": f"{curfew}:Beds"}

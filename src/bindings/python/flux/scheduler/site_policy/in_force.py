@@ -239,24 +239,19 @@ class RulesInForce:
         tables = self._reader(findings)
         tables.begin_with(self.tables)
         tables.read(config)
-        yield
         changes = self.tables.changes_to(tables)
-        over = yield from self._over(tables, changes, config)
-        return {
-            "faults": findings.faults,
-            "doubts": [
-                *tables.doubts(config),
-                *(
-                    f"configuration: [{rule.table}.{key}] {text}"
-                    for rule in self.rules
-                    if isinstance(rule, TableRule)
-                    for key, text in rule.doubts(tables.entries(rule.table))
-                ),
-                *self._service.doubts(tables.entries(self._service.table)),
-            ],
-            "changes": changes,
-            "over": over,
-        }
+        doubts = [
+            *tables.doubts(config),
+            *(
+                f"configuration: [{rule.table}.{key}] {text}"
+                for rule in self.rules
+                if isinstance(rule, TableRule)
+                for key, text in rule.doubts(tables.entries(rule.table))
+            ),
+            *self._service.doubts(tables.entries(self._service.table)),
+        ]
+        over = yield from self._over(tables, changes, config)  # rules may come and go meanwhile
+        return {"faults": findings.faults, "doubts": doubts, "changes": changes, "over": over}
 
     def _over(
         self,
