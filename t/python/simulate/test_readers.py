@@ -287,9 +287,11 @@ def test_the_page_names_all_columns_and_shows_a_table(tmp_path):
 
 def test_columns_that_are_not_read_are_told(tmp_path):
     path = tmp_path / "jobs.csv"
-    path.write_text("id,submit,run,nodes,Walltime,gpu\n1,0,10,1,60,0\n")
+    path.write_text("id,submit,run,nodes,Walltime,gpu\n1,0,1e-5,1,60,0\n")
     source = Source(str(path))
-    (_,) = reader(source)
+    (job,) = reader(source)
+    assert job.run == 1e-5  # as pandas writes it
+    assert source.notes.warnings == ["the column gpu is not read: is gpus meant?"]
     assert source.notes.facts[1:] == ["columns not read: walltime, gpu"]
 
 

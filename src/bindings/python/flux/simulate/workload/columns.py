@@ -9,6 +9,7 @@ import csv
 import datetime
 import math
 import re
+from difflib import get_close_matches
 
 from flux.simulate.job import Job
 from flux.simulate.workload.text import is_number, lines
@@ -81,7 +82,7 @@ def split_header(text):
 def seconds(text):
     """Parse a duration: ``[DD-]HH:MM:SS[.f]``, ``D:HH:MM:SS``, ``MM:SS``, seconds, or an FSD
     (``1h``, ``1.5d``). Raises ValueError if the text is not a duration."""
-    days, dash, rest = text.rpartition("-")
+    days, dash, rest = ("", "", text) if is_number(text) else text.rpartition("-")  # 1e-05
     parts = rest.split(":")
     try:
         if text[-1:] in ("s", "m", "h", "d"):
@@ -178,6 +179,9 @@ def read(source):
             ignored = [name for name in names if name not in KNOWN]
             if ignored:
                 source.notes.fact(f"columns not read: {', '.join(ignored)}")
+            for name in ignored:
+                for meant in get_close_matches(name, KNOWN, 1, 0.85):
+                    source.notes.warn(f"the column {name} is not read: is {meant} meant?")
             continue
         values = next(csv.reader([line], delimiter=delimiter))
         if len(values) != len(names):
