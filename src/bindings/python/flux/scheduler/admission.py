@@ -4,13 +4,7 @@
 The pool decides whether there are resources for a job. A site has other reasons to keep a job from
 starting: its licences are in use, its user is over a limit, the window of its reservation has not
 begun. Each is an `AdmissionRule`. A scheduler has a list of rules (`PolicyScheduler.add_rule`), and
-treats all alike. A rule is called when:
-
-- a request arrives (`~AdmissionRule.alloc`), or is denied or withdrawn (`~AdmissionRule.cancel`);
-- a job is examined: may it start now, and if not, why and until when (`~AdmissionRule.check`)?
-- a job starts (`~AdmissionRule.start`), frees resources (`~AdmissionRule.free`), has its end
-  changed (`~AdmissionRule.extended`), or was already running when the scheduler was loaded
-  (`~AdmissionRule.hello`).
+treats all alike.
 
 A rule that counts the resources of jobs, such as a limit
 (`flux.scheduler.site_policy.counting.CountingRule`), enters bounds for a job instead: it is asked
@@ -18,9 +12,6 @@ only while one of them is exceeded.
 
 A job kept from starting by a rule is *deferred*: it leaves the queue, has no promise, and no job
 waits behind it. It returns when the rule readmits it (`AdmissionHost.readmit`).
-
-Jobs with equal resource requests are refused together: when one does not fit, the others are not
-examined. A rule that distinguishes between such jobs overrides `~AdmissionRule.signature`.
 """
 
 from __future__ import annotations

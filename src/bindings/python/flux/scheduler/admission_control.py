@@ -266,7 +266,6 @@ class AdmissionControl:
         self._facts, self._pool = facts, facts.pool
         self.deferred = DeferredJobs(requests)
         self.rules: list[AdmissionRule] = []
-        self._raising: set[AdmissionRule] = set()  # those whose `engaged` has raised
         self.kept_for: dict[int, AdmissionRule] = {}
         self.own_ends: dict[int, float] = {}
         #: the last allocation offered to a job, its resources, and how they are counted
@@ -337,9 +336,8 @@ class AdmissionControl:
         try:
             return bool(rule.engaged)
         except Exception:
-            if rule not in self._raising:
-                self._report(f"admission rule {rule.name}: engaged", trace=True)
-            self._raising.add(rule)
+            self._report(f"admission rule {rule.name}: engaged", trace=True)
+            type(rule).engaged = True  # it is asked no more
             return True
 
     def recount(self) -> None:

@@ -341,10 +341,7 @@ class RequestParser:
             raise ValueError(f"missing key {exc}") from exc
         except RecursionError:
             raise ValueError("jobspec is nested too deeply") from None
-        except (
-            Exception,
-            SystemExit,
-        ) as exc:  # a jobspec comes from a user: an exception must not propagate
+        except (Exception, SystemExit) as exc:  # a jobspec comes from a user
             raise PoolBug(f"{type(exc).__name__}: {exc}") from exc
         if request is None or type(request).__hash__ is None:
             raise PoolBug(

@@ -622,7 +622,7 @@ class Plan(StrategyInForce):
             if placed is None:
                 _refuse(self.pool, request)
             answer = self.pool.grant(jobid, request, *placed)
-        except Exception:
+        except (Exception, SystemExit):
             self._put_back(jobid, before)
             raise
         strategy.started(jobid, request.claimant)

@@ -173,8 +173,6 @@ class Hooks(ResourcePoolImplementation):
             answer = self._select_resources(candidates, request)
         except InsufficientResources:
             return None
-        except SystemExit as exc:
-            raise RuntimeError(f"{type(self).__name__} exits: {exc}") from exc
         if answer is None:
             self._warn_of_none()
             return None

@@ -298,7 +298,7 @@ class BackfillByLatestStart(BackfillByRank):
         wanted = max(wanted if wanted < inf else job.t_submit + policy.within, policy.now())
         try:
             when = self.plan.earliest(job.resource_request, after=wanted)
-        except Exception as exc:  # of a hook of the pool
+        except (Exception, SystemExit) as exc:  # of a hook of the pool
             self.handle_refusal(job, exc)
             return
         if self.backlog.has_priorities and (when is None or when > wanted):

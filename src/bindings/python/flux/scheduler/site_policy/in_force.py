@@ -120,23 +120,23 @@ class RulesInForce:
             check_answers(rule, self._errors)
         rule.source = text
         tell_mistakes(kind, self._errors.log)
-        others = [one for one in self.rules if isinstance(one, TableRule)]
-        if isinstance(rule, TableRule):
-            if not rule.table:
-                raise ValueError(f"{option}={text!r}: it does not say which table is its own")
-            for name in ("table", "lists"):
-                value: Any = getattr(rule, name)
-                if value is not None and (not isinstance(value, str) or "." in value):
-                    raise ValueError(
-                        f"{option}={text!r}: {name}={value!r}: expected a name without dots"
-                    )
-            if rule.table in (OWN_TABLE, *(one.table for one in others)):
-                raise ValueError(
-                    f"{option}={text!r}: the table [{rule.table}] is read by another rule"
-                )
-            if rule.lists in ("now", *(one.lists for one in others if one.lists)):
-                raise ValueError(f"{option}={text!r}: lists={rule.lists!r} is another rule's")
+        for why in self._wrong_names(rule) if isinstance(rule, TableRule) else ():
+            raise ValueError(f"{option}={text!r}: {why}")
         return rule
+
+    def _wrong_names(self, rule: TableRule) -> Iterator[str]:
+        """Yield what is wrong with the names of a site rule's table and list."""
+        others = [one for one in self.rules if isinstance(one, TableRule)]
+        if not rule.table:
+            yield "it does not say which table is its own"
+        for name in ("table", "lists"):
+            value: Any = getattr(rule, name)
+            if value is not None and (not isinstance(value, str) or "." in value):
+                yield f"{name}={value!r}: expected a name without dots"
+        if rule.table in (OWN_TABLE, *(one.table for one in others)):
+            yield f"the table [{rule.table}] is read by another rule"
+        if rule.lists in ("now", *(one.lists for one in others if one.lists)):
+            yield f"lists={rule.lists!r} is another rule's"
 
     def _add(self, name: str, rule: AdmissionRule) -> None:
         self.rules.append(rule)

@@ -32,24 +32,16 @@ STATUSES = {
 
 #: What is read of a job -> its columns, the one that counts first.
 COLUMNS = {
-    "id": ("jobidraw", "jobid", "job_id", "id"),
-    "submit": ("t_submit", "submit", "submission_time"),
-    "eligible": ("eligible",),
+    "id": ("jobidraw", "jobid", "job_id", "id"), "queue": ("partition", "queue"),
+    "user": ("user", "uid"), "group": ("account", "bank", "group"), "urgency": ("urgency",),
+    "submit": ("t_submit", "submit", "submission_time"), "eligible": ("eligible",),
+    "start": ("start", "starting_time"), "state": ("state", "final_state"),
     "run": ("elapsed_s", "elapsedraw", "run", "execution_time", "elapsed"),
-    "minutes": ("timelimitraw",),
-    "limit": ("timelimit", "limit", "requested_time"),
-    "nodes": ("nnodes", "nodes"),
+    "minutes": ("timelimitraw",), "limit": ("timelimit", "limit", "requested_time"),
+    "nodes": ("nnodes", "nodes"), "gpus": ("ngpus", "gpus"),
     "cores": ("ncpus", "alloccpus", "cores", "requested_number_of_resources",
               "requested_number_of_processors", "reqcpus"),
-    "gpus": ("ngpus", "gpus"),
-    "asked": ("reqtres",),
-    "given": ("alloctres",),
-    "user": ("user", "uid"),
-    "group": ("account", "bank", "group"),
-    "queue": ("partition", "queue"),
-    "urgency": ("urgency",),
-    "start": ("start", "starting_time"),
-    "state": ("state", "final_state"),
+    "asked": ("reqtres",), "given": ("alloctres",),
 }  # fmt: skip
 KNOWN = {name for names in COLUMNS.values() for name in names}
 
