@@ -2,7 +2,7 @@
 """sched-backfill: the conditions of EASY, reservations and their promises, queues."""
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, whole
 
 from flux.resource.plan import compiled
 from flux.resource.request import Remembered
@@ -48,3 +48,18 @@ def test_the_memory_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
         rig.cancel(jobid)
     rig.arrive(60, jobspec(1, constraints={"not": [{"hostlist": ["other60"]}]}))
     assert 1 <= len(rig.sched.facts) <= 2
+
+
+def test_the_plan_has_all_promises_when_others_use_it_within_a_pass():
+    rig = Rig(R(8, 4), "sched-backfill", "promise=unlimited", "queue-depth=unlimited")
+    rig.arrive(1, whole(1))  # without a limit
+    rig.arrive([2, 3], whole(2, 100))
+    rig.arrive(range(4, 24), whole(3, 200))
+    rig.arrive(range(24, 44), whole(8, 50))
+    planning, turns = rig.sched.planning, 0
+    rig.free(2)
+    while not rig.reactor.is_idle():
+        rig.turn()
+        turns += {*planning.plan} < {*range(5, 44)}  # open promises are withdrawn
+        assert {*planning.made()} == {*range(5, 44)}
+    assert turns > 5

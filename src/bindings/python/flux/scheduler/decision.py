@@ -229,6 +229,8 @@ class Planning:
 
     Attributes:
         attached: called with each new plan, while it is empty, and with None when the plan is void
+        before_use: called once before the plan is next used, if set: a pass that was interrupted
+            restores the promises that it had withdrawn
         claims (Claims): the claims of running jobs on ranks, in each plan; None: there are none
         tokens (TokenPlan): the tokens in each plan, without promises; None: there are none
     """
@@ -236,11 +238,12 @@ class Planning:
     claims: Claims | None = None
     tokens: TokenPlan | None = None
     attached: Sequence[Callable[[Plan | None], None]] = ()
+    before_use: Callable[[], None] | None = None
 
     def __init__(self, scheduler: PolicyView, stop: Callable[[], None]) -> None:
         self._scheduler = scheduler
         self._stop = stop
-        self.plan: Plan | None = None  # the plan, if it was made
+        self.plan: Plan | None = None  # the plan, if it was made, for passes; others use `made`
         self.in_doubt = False  # whether a starting job may break promises
         self._missing: set[str] = set()  # operations that the pool lacks
 
@@ -268,9 +271,15 @@ class Planning:
                 " free, though its check has let the job pass: a hook or placement may depend on its arguments alone"
             )
 
+    def made(self) -> Plan | None:
+        """Return the plan, or None if it was not made."""
+        if self.before_use is not None:
+            self.before_use()
+        return self.plan
+
     def current(self) -> Plan | None:
         """Return the plan, or None if the pool cannot plan."""
-        if self.plan is None and self.pool_can("plan"):
+        if self.made() is None and self.pool_can("plan"):
             pool = self._scheduler.resources
             plan = self.plan = pool.plan()
             if self.tokens is not None:
@@ -283,7 +292,7 @@ class Planning:
     def require(self) -> Plan | None:
         """Return the plan, for a policy that requires one. If the pool cannot plan, log that, end
         the scheduler and return None."""
-        plan = self.plan or self.current()
+        plan = self.current()
         if plan is None:
             scheduler = self._scheduler
             scheduler.log.critical(
@@ -309,6 +318,6 @@ class Planning:
     def check_promises(self) -> None:
         """Check promises in doubt: all rules have entered a starting job's use of the resources
         that they keep."""
-        self.in_doubt = False
-        if self.plan is not None and self.plan.breaks_a_promise():
+        self.in_doubt, plan = False, self.made()
+        if plan is not None and plan.breaks_a_promise():
             self.renew()

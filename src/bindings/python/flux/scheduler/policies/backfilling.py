@@ -16,8 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from math import inf
 from syslog import LOG_DEBUG
 from typing import TYPE_CHECKING, Any, Callable
@@ -454,24 +453,17 @@ class HiddenPromises:
             self.restore()
         self.restore(job)
         if not self._jobs:
-            self._hide(self._decision.open_promises_after(job))
+            self._jobs.extend(self._decision.open_promises_after(job))
+            if self._jobs:
+                self._promises = self._decision.plan.suspend(one.jobid for one in self._jobs)
         self._competitors, self._after = competitors, job
 
-    def _hide(self, jobs: list[PendingJob]) -> None:
-        self._jobs.extend(jobs)
-        self._promises = self._decision.plan.suspend(job.jobid for job in jobs) if jobs else {}
-
-    def _still_open(self, jobs: Iterable[PendingJob]) -> list[PendingJob]:
-        return [job for job in jobs if job.jobid in self._decision.promises.open_ids]
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Have the plan include them, while other events may use it."""
-        jobs = self._still_open(self._jobs)
-        self._decision.plan.resume({job.jobid: self._promises[job.jobid] for job in jobs})
-        yield
+    def show(self) -> None:
+        """Restore them as they were, since another event uses the plan."""
+        self._decision.policy.planning.before_use, open_ids = None, self._decision.promises.open_ids
+        jobids = [job.jobid for job in self._jobs if job.jobid in open_ids]
         self._jobs.clear()
-        self._hide(self._still_open(jobs))
+        self._decision.plan.resume({jobid: self._promises[jobid] for jobid in jobids})
 
     def restore(self, until: PendingJob | None = None) -> None:
         """Make them again, in order: those of the jobs up to one, or (None) all."""
@@ -512,13 +504,15 @@ class BackfillInOrder(Backfilling):
         try:
             for job in self.backlog.to_examine(self.policy.now, self):
                 if job is None:
-                    with self._hidden.shown():
-                        yield None
+                    self.policy.planning.before_use = self._hidden.show
+                    yield None
+                    self.policy.planning.before_use = None
                 else:
                     self.examine(job)
                 if self.policy.planning.plan is not self.plan:
                     self.use_current_plan()
         finally:
+            self.policy.planning.before_use = None
             self._hidden.restore()
         self.wake_when_due()
 

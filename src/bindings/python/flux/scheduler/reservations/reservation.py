@@ -373,7 +373,7 @@ class ReservationState:
         A window has a fixed start. Nodes that are in use then are kept as well, so that no other
         job starts on them.
         """
-        plan = self.host.planning.plan
+        plan = self.host.planning.made()
         if plan is None:
             return True
         wanted, planned, is_free = list(self._parts()), self.planned, True
@@ -411,7 +411,7 @@ class ReservationState:
     def ranks_planned(self) -> int:
         """The mask of the ranks that the plan keeps for the active or next window; 0 if the plan
         only counts."""
-        plan, ranks = self.host.planning.plan, 0
+        plan, ranks = self.host.planning.made(), 0
         for part, key in self.planned.items():
             if plan is not None and part.window.index == self.window.index:
                 ranks |= plan.ranks_of(key) or 0

@@ -242,7 +242,7 @@ class ReservationRule(GivingRule):
     @property
     def _are_short(self) -> bool:
         """Whether windows lack room, so that nodes in use are kept for them."""
-        plan = self.host.planning.plan
+        plan = self.host.planning.made()
         return plan is not None and plan.is_short
 
     def refill(self, begun: Collection[ReservationState] = ()) -> None:
@@ -368,7 +368,7 @@ class ReservationRule(GivingRule):
 
     def keeps_promise(self, job: PendingJob) -> bool:
         """Whether no job of a group can delay a promised start by running on after its window."""
-        plan, ranks = self.host.planning.plan, self.host.facts.ranks_of(job.resource_request)
+        plan, ranks = self.host.planning.made(), self.host.facts.ranks_of(job.resource_request)
         start = plan.start_of(job.jobid) if plan is not None and plan.has(job.jobid) else inf
         return not any(
             entry.window.end <= start and entry.matching & ranks

@@ -179,7 +179,7 @@ class Placeholders:
     def keep_later(self, request: Any, start: float, end: float) -> int:
         """Keep resources that are in use until `start` from then to `end`, in the plan and in those
         that follow it. Return the id of the promise."""
-        jobid, plan = self.next_id(), self._scheduler.planning.plan
+        jobid, plan = self.next_id(), self._scheduler.planning.made()
         self._later[jobid] = request, start, end
         if plan is not None:
             self._enter(plan, jobid)
@@ -201,7 +201,7 @@ class Placeholders:
 
     def free(self, jobids: list[int]) -> None:
         """Free allocations and withdraw promises, and clear the list of their ids."""
-        claims, plan = self._scheduler.planning.claims, self._scheduler.planning.plan
+        claims, plan = self._scheduler.planning.claims, self._scheduler.planning.made()
         for jobid in jobids:
             if self._later.pop(jobid, None) is not None:
                 if plan is not None:
