@@ -140,6 +140,24 @@ def test_answers():
         assert answer["verdict"] == verdict and text in answer["reason"]
 
 
+def test_a_start_is_promised_while_all_who_hold_a_planned_licence_have_an_end():
+    rig = load(Backfill, (), matlab={"total": 2, "plan": True})
+    rig.arrive(1, wants(2, duration=0))
+    rig.arrive(2, wants(1))
+
+    def promised():
+        job = rig.sched.pending(2)
+        return job in rig.sched.promises and rig.sched.promises.when(job)
+
+    assert not promised()
+    for expiration in (rig.now + 100, 0, rig.now + 70):
+        rig.expire(1, expiration)
+        rig.settle()
+        assert promised() == expiration
+    rig.free(1)
+    assert rig.started() == [1, 2]
+
+
 # -- used elsewhere --------------------------------------------------------------------------------
 
 

@@ -283,7 +283,7 @@ class Planning:
             pool = self._scheduler.resources
             plan = self.plan = pool.plan()
             if self.tokens is not None:
-                plan.tokens = self.tokens.copy()
+                plan.tokens = self.tokens.blank()
             plan.claims = self.claims
             for attach in self.attached:
                 attach(plan)

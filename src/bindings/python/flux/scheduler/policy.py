@@ -437,12 +437,8 @@ class PolicyScheduler(Scheduler):
         duration = getattr(job.resource_request, "duration", 0)
         end = now + duration if duration > 0 else self.resources.expiration
         admission = self.admission
-        if admission.engaged:
-            if admission.own_ends:
-                end = admission.own_ends.get(job.jobid) or end
-            admission.start(job, alloc, now, annotations)
-            if self.planning.in_doubt:
-                self.planning.check_promises()
+        if admission.engaged and admission.own_ends:
+            end = admission.own_ends.get(job.jobid) or end
         predicted = None
         if self._predicts:
             try:
@@ -458,6 +454,10 @@ class PolicyScheduler(Scheduler):
             end or inf,
             predicted,
         )
+        if admission.engaged:
+            admission.start(job, alloc, now, annotations)
+            if self.planning.in_doubt:
+                self.planning.check_promises()
         if self.keep_attributes:
             started.attributes = job.attributes.only(self.keep_attributes)
         if self.forecasts.are_read:

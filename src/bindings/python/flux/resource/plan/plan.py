@@ -32,7 +32,7 @@ from flux.resource.plan.bound_strategy import BoundStrategy
 from flux.resource.plan.claims import Claims
 from flux.resource.plan.counted_strategy import CountedStrategy
 from flux.resource.plan.strategy import Promise
-from flux.resource.plan.tokens import TokenPlan
+from flux.resource.plan.tokens import PromisedTokens, TokenPlan
 from flux.resource.pool.jobid import job_text
 from flux.resource.pool.placement import RoomCounts
 from flux.resource.pool.view import PoolWithView
@@ -41,7 +41,7 @@ from flux.resource.request import ResourceRequest, length_of
 Strategy = Union[CountedStrategy, BoundStrategy]
 
 #: A withdrawn promise of a job, and the tokens promised to it, with their start and end; None: none.
-Suspended = Tuple[Optional[Promise], Optional[Tuple[Any, float, float]]]
+Suspended = Tuple[Optional[Promise], Optional[PromisedTokens]]
 
 #: More than the relative error of a sum of two floats.
 ROUNDING = 1e-15
@@ -120,16 +120,20 @@ class StrategyInForce:
         if promise is not None:
             self._current.restore(jobid, promise)
 
+    def _drop_tokens(self, jobid: int) -> PromisedTokens | None:
+        """Drop a job's promise of tokens, if any, and return it."""
+        return None if self.tokens is None else self.tokens.leave(jobid)
+
     def suspend(self, jobids: Iterable[int]) -> dict[int, Suspended]:
         """Withdraw the promises of some jobs, if any; return an argument of `resume`."""
-        strategy, promised = self._synced(), {} if self.tokens is None else self.tokens.promised
-        return {jobid: (strategy.withdraw(jobid), promised.pop(jobid, None)) for jobid in jobids}
+        strategy = self._synced()
+        return {jobid: (strategy.withdraw(jobid), self._drop_tokens(jobid)) for jobid in jobids}
 
     def resume(self, suspended: Mapping[int, Suspended]) -> None:
         """Restore suspended promises, on their ranks if the pool is as before."""
         for jobid, (promise, tokens) in suspended.items():
             if tokens is not None and self.tokens is not None:
-                self.tokens.promised[jobid] = tokens
+                self.tokens.enter(jobid, *tokens)
             if promise is not None and self.is_counted:
                 self._strategy_for(promise.request)  # its units may have to be counted again
             self._put_back(jobid, promise)
@@ -263,7 +267,7 @@ class Plan(StrategyInForce):
         return strategy.fits_without(jobid, request, now, end)
 
     def _tokens_fit(
-        self, request: ResourceRequest, start: float, end: float, without: Container[int | None]
+        self, request: ResourceRequest, start: float, end: float, without: Iterable[int | None]
     ) -> bool:
         """Return whether the tokens of a request are available throughout a span, beside all
         promises except to the jobs in `without`."""
@@ -305,9 +309,8 @@ class Plan(StrategyInForce):
     def has_free(self, request: ResourceRequest) -> bool:
         """Return whether a request would fit now without promises. O(1) if promises are counted,
         else the cost of a placement."""
-        tokens = self.tokens
-        if tokens is not None:
-            if not self._tokens_fit(request, self.pool.clock(), inf, tokens.promised):
+        if self.tokens is not None and request.tokens:
+            if not self.tokens.are_free(request.tokens, self.pool.clock()):
                 return False
         return self._strategy_for(request).is_free(request)
 
@@ -542,8 +545,7 @@ class Plan(StrategyInForce):
         """Copy the tokens and claims of another plan of the pool, without its promises."""
         self.claims, self.tokens = other.claims, None
         if other.tokens is not None:
-            self.tokens = other.tokens.copy()
-            self.tokens.promised.clear()
+            self.tokens = other.tokens.blank()
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
         """Make an open promise: keep resources for a job from now on, without an end.
@@ -567,7 +569,7 @@ class Plan(StrategyInForce):
         earlier promise of tokens."""
         self._drop_tokens(jobid)
         if self.tokens is not None and request.tokens:
-            self.tokens.promised[jobid] = (request.tokens, start, end)
+            self.tokens.enter(jobid, request.tokens, start, end)
 
     def alloc(self, jobid: int, request: ResourceRequest, may_move: bool = True) -> Any:
         """Allocate to a job now, if all promises to other jobs can still be kept.
@@ -658,11 +660,6 @@ class Plan(StrategyInForce):
         """Drop a job's promise, if any; nothing else moves."""
         self._current.withdraw(jobid)
         self._drop_tokens(jobid)
-
-    def _drop_tokens(self, jobid: int) -> None:
-        """Drop a job's promise of tokens."""
-        if self.tokens is not None:
-            self.tokens.promised.pop(jobid, None)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
         """Give jobs the promises that they have in another plan of the pool, as far as they fit

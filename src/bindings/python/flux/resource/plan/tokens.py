@@ -3,50 +3,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
-from typing import Callable, Container
+from typing import Optional, Tuple
 
 from flux.resource.plan.compiled import timeline
 from flux.resource.plan.timeline import CountTimeline
 
 #: Number of tokens of a job, by name.
 Tokens = dict[str, int]
+#: Number of one name that a running job holds, and its end, seconds since the epoch.
+Held = Tuple[int, float]
+#: Promised tokens, with start and end, seconds since the epoch.
+PromisedTokens = Tuple[Tokens, float, float]
 
 
 class TokenPlan:
     """Tokens available over time, beside the promised ones.
 
     Times are seconds since the epoch. The tokens of a running job come back when it ends; a job
-    past its end is assumed to end now.
+    past its end is assumed to have ended.
 
     Args:
         totals (dict): name to total number; other names are not planned
-        running (dict): each of these names to {id of a running job: its number of them}; read at
-            each query
-        end_of: function giving the end of a running job's id; 0: unknown
+        running (dict): each of these names to {id of a running job: its number of them, and its
+            end, infinite if unknown}; read at each query
 
     Attributes:
-        promised (dict): job id to ``(tokens, start, end)`` of its promise
+        promised (dict): job id to ``(tokens, start, end)`` of its promise; changed by `enter` and
+            `leave`
     """
 
-    def __init__(
-        self, totals: Tokens, running: dict[str, dict[int, int]], end_of: Callable[[int], float]
-    ) -> None:
-        self._totals = totals
-        self._running = running
-        self._end_of = end_of
-        self.promised: dict[int, tuple[Tokens, float, float]] = {}
+    def __init__(self, totals: Tokens, running: dict[str, dict[int, Held]]) -> None:
+        self._totals, self._running = totals, running
+        self.promised: dict[int, PromisedTokens] = {}
+        #: name -> number available over time, made when it is first asked for; and the running jobs
+        #: counted in it, {id: (number, end)}
+        self._lines: dict[str, CountTimeline] = {}
+        self._counted: dict[str, dict[int, Held]] = {}
 
     def copy(self) -> TokenPlan:
         """Return an independent plan of the same running jobs with the same promises."""
-        new = TokenPlan(self._totals, self._running, self._end_of)
-        new.promised = self.promised.copy()
+        new, lines = self.blank(), {name: line.copy() for name, line in self._lines.items()}
+        counted, promised = self._counted.copy(), self.promised.copy()
+        new.__dict__.update(promised=promised, _lines=lines, _counted=counted)
         return new
+
+    def blank(self) -> TokenPlan:
+        """Return a plan of the same running jobs without promises."""
+        return TokenPlan(self._totals, self._running)
+
+    def enter(self, jobid: int, tokens: Tokens, start: float, end: float) -> None:
+        """Promise tokens to a job without promised ones."""
+        self.promised[jobid] = tokens, start, end
+        self._add(self.promised[jobid], -1)
+
+    def leave(self, jobid: int) -> Optional[PromisedTokens]:
+        """Drop the promise of tokens to a job, and return it; None if there is none."""
+        promise = self.promised.pop(jobid, None)
+        if promise is not None:
+            self._add(promise, 1)
+        return promise
 
     def earliest(self, wanted: Tokens, start: float, length: float, now: float) -> float:
         """Return the first time from `start` on at which the tokens are available for `length`
-        seconds, beside all promises; infinity if never, as far as known.  O(jobs with tokens,
-        log) per name."""
+        seconds, beside all promises; infinity if never, as far as known.  Per name O(running jobs
+        with tokens), compared with those of the last query, and a search of the timeline."""
         time = start
         while True:
             before = time
@@ -62,23 +84,51 @@ class TokenPlan:
         start: float,
         end: float,
         now: float,
-        without: Container[int | None] = (),
+        without: Iterable[int | None] = (),
     ) -> bool:
         """Return whether the tokens are available throughout a span, beside all promises but those
-        of some jobs."""
+        of some jobs.  Costs as `earliest`, and O(`without`)."""
+        left_out = [self.promised[one] for one in without if one in self.promised]
+        for promise in left_out:
+            self._add(promise, 1)
+        fits = all(
+            self._line(name, now).least(start, end) >= count
+            for name, count in wanted.items()
+            if name in self._totals
+        )
+        for promise in left_out:
+            self._add(promise, -1)
+        return fits
+
+    def are_free(self, wanted: Tokens, now: float) -> bool:
+        """Return whether the tokens are not in use now, promised or not."""
         return all(
-            self._line(name, now, without).least(start, end) >= count
+            self._totals[name] - sum([n for n, end in self._running[name].values() if end > now])
+            >= count
             for name, count in wanted.items()
             if name in self._totals
         )
 
-    def _line(self, name: str, now: float, without: Container[int | None] = ()) -> CountTimeline:
+    def _add(self, promise: PromisedTokens, sign: int) -> None:
+        """Add promised tokens (`sign` is 1), or take them away (-1)."""
+        tokens, start, end = promise
+        for name in self._lines.keys() & tokens:
+            self._lines[name].add(start, end, sign * tokens[name])
+
+    def _line(self, name: str, now: float) -> CountTimeline:
         """Return the number of available tokens from now on."""
-        held = self._running[name]
-        line = timeline(now, self._totals[name] - sum(held.values()))
-        for jobid, count in held.items():
-            line.add(max(self._end_of(jobid) or inf, now), inf, count)
-        for jobid, (tokens, start, end) in self.promised.items():
-            if name in tokens and jobid not in without:
-                line.add(start, end, -tokens[name])
+        held, before = self._running[name], self._counted.get(name, {})
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = timeline(now, self._totals[name])
+            for tokens, start, end in self.promised.values():
+                if name in tokens:
+                    line.add(start, end, -tokens[name])
+        if held != before:
+            for _, (count, end) in before.items() - held.items():
+                line.add(-inf, end, count)
+            for _, (count, end) in held.items() - before.items():
+                line.add(-inf, end, -count)
+            self._counted[name] = held.copy()
+        line.forget(now)
         return line

@@ -25,7 +25,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.tokens import TokenPlan
+from flux.resource.plan.tokens import Held, TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
@@ -164,7 +164,10 @@ class LicenseUse(Use):
 
     Attributes:
         elsewhere (int): the number used elsewhere, as last read; 0 before the first reading
-        running (dict): of a licence with ``plan``, job id -> number that a running job uses
+        running (dict): of a licence with ``plan``, job id -> the number that a running job uses, and
+            its end by its own limit, infinite without one; its nodes may be planned to be free
+            earlier or later, for another job
+        endless (int): the number of it that jobs without an end use
     """
 
     rule: LicenseRule
@@ -174,7 +177,8 @@ class LicenseUse(Use):
     def __init__(self, rule: LicenseRule, license: License) -> None:
         super().__init__(rule, license, (), (license.usable,))
         self.elsewhere = 0
-        self.running: dict[int, int] = {}
+        self.running: dict[int, Held] = {}
+        self.endless = 0
 
     def bounds_for(self, job: PendingJob, needs: int, least: tuple[int, int, int]) -> list[Bound]:
         # Of a planned one the plan decides.
@@ -194,10 +198,15 @@ class LicenseUse(Use):
         return needs if self.entry.plan else None
 
     def note_held(self, jobid: int, record: Counted, noted: int, sign: int, now: float) -> None:
-        if sign > 0:
-            self.running[jobid] = noted
-        else:
-            self.running.pop(jobid, None)
+        self.hold(jobid, (noted, self.rule.host.running[jobid].end) if sign > 0 else None)
+
+    def hold(self, jobid: int, held: Held | None) -> None:
+        """Set the use of a planned licence by a running job; None: it does not use it any more."""
+        before = self.running.pop(jobid, (0, 0.0))
+        self.endless -= before[0] if before[1] == inf else 0
+        if held is not None:
+            self.running[jobid] = held
+            self.endless += held[0] if held[1] == inf else 0
 
     def is_assured(self, needs: int, unlike: tuple[bool, bool]) -> bool:
         return self.entry.name in self.rule.planned
@@ -254,7 +263,7 @@ class LicenseRule(CountingRule):
             self.planned = {name: one.usable for name, one in entries.items() if one.plan}
         if self.planned:
             running = {name: self.uses[name].running for name in self.planned}
-            planning.tokens = TokenPlan(self.planned, running, self._end_of)
+            planning.tokens = TokenPlan(self.planned, running)
         if before or self.planned:  # the plan is made again, with the present tokens
             planning.renew()
         for timer in self._timers.values():
@@ -361,8 +370,7 @@ class LicenseRule(CountingRule):
         end have ended; 0 if it is not planned."""
         if use.entry.name not in self.planned:
             return 0
-        endless = [count for jobid, count in use.running.items() if not self._end_of(jobid)]
-        return use.in_use - sum(endless)
+        return use.in_use - use.endless
 
     def _short_of(self, job: PendingJob) -> str | None:
         """Return why planned licences keep a job from starting now, although it waits for a
@@ -385,12 +393,6 @@ class LicenseRule(CountingRule):
             f"licenses: {names}: kept from it for now",
         )
 
-    def _end_of(self, jobid: int) -> float:
-        """Return the end of a running job by its own limit; 0: none. Its nodes may be planned to be
-        free earlier or later, for another job."""
-        running = self.host.running.get(jobid)
-        return 0.0 if running is None or running.end == inf else running.end
-
     def sentence(self, use: LicenseUse, at: int, job: PendingJob | None) -> str:
         license, name = use.entry, use.entry.name
         if job is None:
@@ -408,6 +410,12 @@ class LicenseRule(CountingRule):
         )
 
     # -- running jobs ------------------------------------------------------------------------------
+
+    def extended(self, jobid: int, expiration: float) -> None:
+        for use in self.uses_by_id(jobid):
+            if jobid in use.running:
+                use.hold(jobid, (use.running[jobid][0], expiration or inf))
+                self.readmit_for(use)
 
     def hello(self, job: RunningJob) -> None:
         try:
