@@ -361,8 +361,9 @@ def plays(monkeypatch):
     [
         lambda rig: rig.wait(odds_service.FRESH_S + 1),
         lambda rig: rig.resource.update(down="0"),
+        lambda rig: rig.reconfigure({"limits": {"a": {"per": "user", "max": {"jobs": 9}}}}),
     ],
-    ids=["a minute", "a node that goes down"],
+    ids=["a minute", "a node that goes down", "a table"],
 )
 def test_a_question_costs_so_many_plays_and_the_same_again_none(plays, outdate):
     rig = busy()

@@ -118,9 +118,12 @@ def test_a_misspelled_key_of_a_queue_is_doubted(loaded, key, hint):
 )
 def test_entries_without_effect_are_doubted(table, entries, doubts):
     rig = Rig(R(4, 4), "sched-backfill")
-    answer = rig.answer("check-config", config={table: entries, "queues": {"x": {}}})
+    config = {table: entries, "queues": {"x": {}}}
+    answer = rig.answer("check-config", config=config)
     assert answer["doubts"] == [f"configuration: {text}" for text in doubts]
     assert not answer["faults"]
+    rig.reconfigure(config)
+    assert [text for text in rig.logged(4) if "takes effect" not in text] == answer["doubts"]
 
 
 def test_a_table_beside_its_longer_name_is_doubted(loaded):

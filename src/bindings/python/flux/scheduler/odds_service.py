@@ -55,7 +55,7 @@ class OddsService:
         #: forecast
         self.first: dict[int, tuple[int | None, float, Played]] = {}
         self._not_before = 0.0
-        self._ranks_changed_at = -math.inf
+        self._outdated_at = -math.inf
 
     @property
     def are_known(self) -> bool:
@@ -82,8 +82,9 @@ class OddsService:
             self.calibration.learn(*first, self._policy.now())
             self._checkpoint.changed()
 
-    def ranks_changed(self) -> None:
-        self._ranks_changed_at = self._policy.now()
+    def outdated(self) -> None:
+        """Called when ranks or tables have changed."""
+        self._outdated_at = self._policy.now()
 
     # -- questions ---------------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ class OddsService:
         known = self._found.get(job.jobid)
         is_fresh = (
             known is not None
-            and known.made > self._ranks_changed_at
+            and known.made > self._outdated_at
             and now - known.made <= FRESH_S
         )
         if self.are_known and not is_fresh:

@@ -257,7 +257,7 @@ class PolicyScheduler(Scheduler):
         if lost:
             self.planning.renew()
         self.admission.ranks_changed(lost)
-        self.odds.ranks_changed()
+        self.odds.outdated()
         self.decision.ranks_changed(lost)
 
     # -- admission ---------------------------------------------------------------------------------
@@ -688,6 +688,7 @@ class PolicyScheduler(Scheduler):
         def serve() -> None:
             self._host.config.replace(payload_of(msg))
             self._site_policy.reload(self._host.config.get())
+            self.odds.outdated()
             self.handle.respond(msg, None)
 
         self._responder.serve(msg, serve)

@@ -218,8 +218,16 @@ class RulesInForce:
         self._errors.guard("tables of the configuration", self._change)
 
     def _warn(self, config: dict[str, Any]) -> None:
-        for text in self.tables.doubts(config):
+        for text in self._doubts(self.tables, config):
             self._errors.log.warning(text)
+
+    def _doubts(self, tables: PolicyTables, config: dict[str, Any]) -> Iterator[str]:
+        """Yield probable mistakes in valid entries, except reservations."""
+        yield from tables.doubts(config)
+        for rule in self.rules:
+            if isinstance(rule, TableRule) and tables.entries(rule.table):
+                for key, text in rule.doubts(tables.entries(rule.table)):
+                    yield f"configuration: [{rule.table}.{key}] {text}"
 
     def check(self, payload: Any, caller: Caller) -> Steps:
         """Check a configuration that is not in force; changes nothing.
@@ -240,16 +248,8 @@ class RulesInForce:
         tables.begin_with(self.tables)
         tables.read(config)
         changes = self.tables.changes_to(tables)
-        doubts = [
-            *tables.doubts(config),
-            *(
-                f"configuration: [{rule.table}.{key}] {text}"
-                for rule in self.rules
-                if isinstance(rule, TableRule)
-                for key, text in rule.doubts(tables.entries(rule.table))
-            ),
-            *self._service.doubts(tables.entries(self._service.table)),
-        ]
+        reserved = tables.entries(self._service.table)
+        doubts = [*self._doubts(tables, config), *self._service.doubts(reserved)]
         over = yield from self._over(tables, changes, config)  # rules may come and go meanwhile
         return {"faults": findings.faults, "doubts": doubts, "changes": changes, "over": over}
 
