@@ -109,9 +109,7 @@ class OddsService:
         now = self._policy.now()
         known = self._found.get(job.jobid)
         is_fresh = (
-            known is not None
-            and known.made > self._outdated_at
-            and now - known.made <= FRESH_S
+            known is not None and known.made > self._outdated_at and now - known.made <= FRESH_S
         )
         if self.are_known and not is_fresh:
             try:
