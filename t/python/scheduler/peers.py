@@ -442,6 +442,11 @@ class Rig:
         assert errnum == 0, answer
         return answer
 
+    def explain(self, jobid):
+        """The answer of `flux sched explain` about a pending job."""
+        (job,) = self.answer("explain", id=jobid)["jobs"]
+        return job
+
     def reserve(self, name, start, duration, **keys):
         """Reserve from `start` seconds from now on; returns the answer."""
         entry = {"name": name, "start": self.now + start, "duration": duration, "zone": "UTC"}

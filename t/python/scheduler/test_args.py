@@ -70,11 +70,16 @@ def test_bad_arguments(arg, text, module):
         ("json", "the module json has no pool_class"),
         ("flux.resource.Rv1Pool:Nope", "the module flux.resource.Rv1Pool has no Nope"),
         ("../evil", "expected MODULE or MODULE:CLASS"),
+        ("coolpool", "coolpool: ModuleNotFoundError: No module named 'no_such_thing'"),
     ],
 )
-def test_pool_classes_that_are_none(name, reason):
+def test_pool_classes_that_are_none(name, reason, tmp_path, monkeypatch):
+    (tmp_path / "coolpool.py").write_text("import no_such_thing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
     said = failure(f"pool-class={name}")
     assert said == f"pool-class='{name}': could not load pool class: {reason}"
+    base = "pool_class must be a ResourcePool or ResourcePoolImplementation subclass"
+    assert failure("pool-class=json:loads").startswith(f"{base}, got <function loads")
 
 
 def test_a_pool_without_super_is_named(tmp_path, monkeypatch):
@@ -85,19 +90,9 @@ def test_a_pool_without_super_is_named(tmp_path, monkeypatch):
         "class pool_class(ResourcePool):\n    _impl_map = {1: Cold}\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(
-        RuntimeError, match=r"Cold.__init__\(\) does not call super\(\).__init__\(\)"
-    ):
+    said = r"Cold.__init__\(\) does not call super\(\).__init__\(\)"
+    with pytest.raises(RuntimeError, match=said):
         Rig(R(1, 1), "sched-fifo", "pool-class=coldpool")
-
-
-def test_a_pool_module_with_a_mistake_is_told_why(tmp_path, monkeypatch):
-    (tmp_path / "coolpool.py").write_text("import no_such_thing\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    text = "coolpool: ModuleNotFoundError: No module named 'no_such_thing'"
-    assert failure("pool-class=coolpool") == (
-        f"pool-class='coolpool': could not load pool class: {text}"
-    )
 
 
 @pytest.mark.parametrize(
@@ -121,13 +116,6 @@ def test_bad_arguments_of_sched_backfill(name, values, text):
     for value in values:
         said = failure(f"{name}={value}", module="sched-backfill")
         assert said.startswith(f"{name}={value!r}") and text in said
-
-
-def test_a_pool_class_that_is_no_class():
-    text = failure("pool-class=json:loads")
-    assert text.startswith(
-        "pool_class must be a ResourcePool or ResourcePoolImplementation subclass, got <function loads"
-    )
 
 
 def test_test_hello_nopartial_is_sched_simples():
@@ -224,10 +212,8 @@ def test_an_unexpected_exception_of_the_start_is_logged_with_its_line():
         with pytest.raises(KeyError):
             instance.load(policy)
         (text,) = instance.errors
-        assert text.startswith(begin)
-        assert "self.limits = {}[" in text and text.endswith(
-            f"KeyError: '{policy.__name__.lower()}'"
-        )
+        assert text.startswith(begin) and "self.limits = {}[" in text
+        assert text.endswith(f"KeyError: '{policy.__name__.lower()}'")
 
 
 def test_pool_uris(tmp_path, monkeypatch):
@@ -256,9 +242,8 @@ def test_a_file_that_others_can_write_is_not_run(tmp_path, option):
     path = tmp_path / "site.py"
     path.write_text("def one(scheduler, job):\n    return 1.0\n")
     path.chmod(0o666)
-    assert "others can write it: chmod o-w" in failure(
-        f"{option}={path}:one", module="sched-backfill"
-    )
+    said = failure(f"{option}={path}:one", module="sched-backfill")
+    assert "others can write it: chmod o-w" in said
 
 
 POSITIVE = "expected a positive integer"

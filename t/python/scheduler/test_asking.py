@@ -51,7 +51,7 @@ def test_a_job_with_room_that_would_delay_one_behind_it_that_was_promised_a_star
     for jobid, (count, duration) in enumerate([(1, 10), (1, 100), (1, 500), (3, 50)], 1):
         rig.alloc(jobid, whole(count, duration), userid=(7, 8, 7, 9)[jobid - 1])
     rig.free(1, after=10, wait=2)
-    (said,) = rig.answer("explain", id=3)["jobs"]
+    said = rig.explain(3)
     assert said["verdict"] == "waits"
     assert said["reason"] == "it would keep another job from its promised start"
     assert said["fits"] == {"limit": 88.0}
@@ -63,8 +63,7 @@ def test_open_promises_to_jobs_behind_one_with_a_promise_give_way_to_jobs_that_w
     rig = Rig(R(4, 4), BACKFILL, "promise=4")
     rig.arrive({1: whole(3, 0), 2: whole(4, 100)}, wait=2)
     rig.arrive(3, whole(2, 100), priority=20, wait=2)
-    (said,) = rig.answer("explain", id=3)["jobs"]
-    assert said["fits"] == {"count": 1}
+    assert rig.explain(3)["fits"] == {"count": 1}
 
 
 @pytest.mark.parametrize("most, fits", [(5, {"count": 3}), (4, None)])
@@ -74,7 +73,7 @@ def test_the_largest_request_that_fits_respects_limits(most, fits):
     rig.alloc(1, whole(1, 100), userid=8)
     rig.alloc(2, whole(2, 100), userid=7)
     rig.arrive(3, jobspec(1, nodes=4, cores=4, duration=100), userid=7, wait=2)
-    (said,) = rig.answer("explain", id=3)["jobs"]
+    said = rig.explain(3)
     assert said["reason"].startswith("insufficient resources")
     assert said["fits"] == fits
 
@@ -85,12 +84,12 @@ def test_the_reservation_that_a_job_behind_others_is_to_start_after(module):
     begin = rig.now + 200
     rig.reserve("maint", 200, 100, nodes=8)
     rig.arrive(3, whole(8, 1000), wait=2)
-    (late,) = rig.answer("explain", id=3)["jobs"]
+    late = rig.explain(3)
     assert [one["name"] for one in late["behind"]] == ["ƒ3", "ƒ2"]
     window = {"name": "maint", "start": begin, "end": begin + 100}
     assert late["t_estimate"] == pytest.approx(window["end"], abs=1)
     assert late["reservation"] == window
-    (head,) = rig.answer("explain", id=2)["jobs"]
+    head = rig.explain(2)
     assert head["t_estimate"] < begin
     assert head["reservation"] is None
 
@@ -100,7 +99,7 @@ def test_parts_of_a_constraint_and_whom_they_leave_out(module):
     rig = rig_with(module, (8, 100), properties={"big": "0-3", "fast": "2-5"})
     constraints = {"and": [{"properties": ["big", "^fast"]}, {"hostlist": ["n[0-5]"]}]}
     rig.alloc(9, whole(1, 10, constraints=constraints))
-    (job,) = rig.answer("explain", id=9)["jobs"]
+    job = rig.explain(9)
     assert job["excluded"] == [
         {"constraint": "property big", "nodes": 4, "ranks": "4-7"},
         {"constraint": "not property fast", "nodes": 4, "ranks": "2-5"},
@@ -145,16 +144,12 @@ def test_an_admin_sees_as_much_as_the_owner_and_changes_nothing():
     assert rig.ask("sched.reserve", reserve)[0] == 0
     private = {"access": {"private-mode": True}}
     assert rig.ask(f"{BACKFILL}.config-reload", private)[0] == 0
-    questions = [
-        ("explain", {"id": 2}),
-        ("explain", {"id": 3}),
-        ("explain", {"all": True}),
-        ("plan", {}),
-        ("reservations", {}),
-    ]
 
     def answers():
-        said = [rig.answer(method, **payload) for method, payload in questions]
+        said = [
+            rig.answer("explain", **payload) for payload in ({"id": 2}, {"id": 3}, {"all": True})
+        ]
+        said += [rig.answer("plan"), rig.answer("reservations")]
         return [{**one, "made": None, "now": None} for one in said]
 
     as_the_owner = answers()
@@ -183,22 +178,16 @@ def test_when(module):
 @pytest.mark.parametrize(
     "limit, fits, why",
     [
-        (
-            lambda rig: rig.resource.update(expiration=rig.now + 600),
-            500,
-            "job duration (1h) exceeds remaining instance lifetime (10m)",
-        ),
-        (
-            lambda rig: rig.reconfigure({"policy": {"limits": {"duration": "10m"}}}),
-            600,
-            "requested duration (1h) exceeds policy limit of 10m",
-        ),
+        ("expiration", 500, "job duration (1h) exceeds remaining instance lifetime (10m)"),
+        ("duration", 600, "requested duration (1h) exceeds policy limit of 10m"),
     ],
-    ids=["the instance's end", "policy.limits"],
 )
 def test_when_flux_core_refuses_such_a_job_at_submission(limit, fits, why):
     rig = rig_with("sched-fifo")
-    limit(rig)
+    if limit == "expiration":
+        rig.resource.update(expiration=rig.now + 600)
+    else:
+        rig.reconfigure({"policy": {"limits": {"duration": "10m"}}})
     assert rig.answer("when", jobspec=whole(1, fits))["verdict"] == "now"
     answer = rig.answer("when", jobspec=whole(1, 3600))
     assert (answer["verdict"], answer["reason"]) == ("never", why)
@@ -285,7 +274,7 @@ def test_windows_end_where_a_head_without_a_promise_in_the_plan_is_to_start():
     rig = rig_with(BACKFILL, (6, 102), (8, 200), (2, 500), args=("promise=all",))
     (kind,) = rig.answer("windows")["kinds"]
     assert kind["steps"] == [[2, rig.now + 100]]
-    fits = [rig.answer("explain", id=jobid)["jobs"][0]["fits"] for jobid in (2, 3)]
+    fits = [rig.explain(jobid)["fits"] for jobid in (2, 3)]
     assert fits == [{"count": 2}, {"limit": 100.0}]
     rig.alloc(4, whole(2, 100))
     assert rig.started() == [1, 4]
@@ -297,11 +286,8 @@ def test_windows_of_two_kinds_of_nodes():
     mixed["execution"]["nodelist"] = ["n[0-5]"]
     rig = Rig(mixed, BACKFILL)
     answer = rig.answer("windows", horizon=60)
-    assert [(one["kind"], one["total"]) for one in answer["kinds"]] == [
-        ("4 cores, 2 GPUs", 2),
-        ("4 cores", 4),
-    ]
-    assert [one["steps"][0][0] for one in answer["kinds"]] == [2, 4]
+    found = [(one["kind"], one["total"], one["steps"][0][0]) for one in answer["kinds"]]
+    assert found == [("4 cores, 2 GPUs", 2, 2), ("4 cores", 4, 4)]
 
 
 @pytest.mark.parametrize("horizon", [0, -1, "8h", True, 1e12, None])
@@ -342,11 +328,6 @@ def test_statistics_count_jobs_whose_reasons_are_not_determined(monkeypatch):
     assert kinds == {"resources": 1, "other": 2}
 
 
-def running_ends(rig, jobid):
-    answer = rig.answer("explain", id=jobid)["jobs"][0]
-    return [(one["name"], one["end"]) for one in answer["behind"]], answer["behind_more"]
-
-
 def test_explain_looks_at_few_of_the_running_jobs(monkeypatch):
     """However many there are; and so it is answered in a few steps."""
     looked, steps = [], []
@@ -361,7 +342,7 @@ def test_explain_looks_at_few_of_the_running_jobs(monkeypatch):
         rig = rig_with(BACKFILL, *jobs, (count, 60), nodes=count)
         looked.clear()
         steps.clear()
-        found, more = running_ends(rig, count + 1)
-        assert len(found) == 8 and more
+        answer = rig.explain(count + 1)
+        assert len(answer["behind"]) == 8 and answer["behind_more"]
         costs.append((len(looked), len(steps)))
     assert costs[0] == costs[1] and costs[0][0] < 12 and costs[0][1] < 6

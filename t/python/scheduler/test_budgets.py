@@ -5,12 +5,11 @@ from datetime import datetime, timezone
 
 import pytest
 from each_policy import POLICIES, under
-from peers import R, Rig, jobspec, part_of
+from peers import R, Rig, jobspec, loaded, part_of
 from test_history import JobList
 
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.site_policy.budgets import period_of, read_budget
-from flux.scheduler.testing import FakeInstance
 
 HOUR, DAY = 3600.0, 86400.0
 BANK = {"per": "bank", "period": "day", "zone": "UTC", "max": {"node-hours": 8}}
@@ -36,16 +35,11 @@ def report(rig, name="bank"):
     return found
 
 
-def reason(rig, jobid):
-    return rig.answer("explain", id=jobid)["jobs"][0]["reason"]
-
-
 def check(rig, hours):
     rig.check()
     found = report(rig)
-    assert found["used"]["node-hours"] + found["running"]["node-hours"] == pytest.approx(
-        hours, abs=0.01
-    )
+    taken = found["used"]["node-hours"] + found["running"]["node-hours"]
+    assert taken == pytest.approx(hours, abs=0.01)
     assert not rig.logged(3)
 
 
@@ -95,10 +89,8 @@ def test_a_job_that_could_exceed_it_waits_and_no_job_behind_it(policy, args):
     submit(rig, 3, 3)
     submit(rig, 4, 4, bank="blue")
     assert sorted(rig.started()) == [1, 3, 4]
-    assert (
-        reason(rig, 2)
-        == "budget bank: bank red has taken 8.0 of 8 node-hours of this day; needs 4.0"
-    )
+    text = "bank red has taken 8.0 of 8 node-hours of this day; needs 4.0"
+    assert rig.explain(2)["reason"] == f"budget bank: {text}"
     rig.wait(HOUR)
     rig.free(1)  # it gives back four of its five hours
     assert sorted(rig.started()) == [1, 2, 3, 4]
@@ -142,7 +134,7 @@ def test_all_come_back_with_the_next_period(policy, args):
     assert rig.started() == [1]
     rig.free(1, after=8 * HOUR)
     assert rig.started() == [1]
-    assert reason(rig, 2).endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
+    assert rig.explain(2)["reason"].endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
     assert rig.started(after=14 * HOUR) == [1, 2]
     rig.check()
     assert not rig.logged(3)
@@ -159,7 +151,9 @@ def test_a_job_that_the_next_period_is_too_small_for_holds_up_no_other(policy, a
     assert rig.started() == [1]
     rig.wait(0.2 * HOUR)
     assert rig.started() == [1, 3]
-    assert reason(rig, 2).startswith("budget bank: bank red has taken 6.0 of 8 node-hours")
+    assert rig.explain(2)["reason"].startswith(
+        "budget bank: bank red has taken 6.0 of 8 node-hours"
+    )
 
 
 def test_a_job_without_a_time_limit_takes_the_rest_of_the_period():
@@ -194,8 +188,7 @@ def test_a_job_that_outlasts_the_period_starts_when_enough_is_left_for_the_rest(
 def test_it_starts_at_that_time_whatever_the_numbers_are_rounded_to(ran):
     """6400 seconds before the end of a day; two core-hours are 1800 seconds of a node."""
     config = {"budgets": {"bank": {**BANK, "max": {"core-hours": 2}}}}
-    instance = FakeInstance(nodes=4, cores=4, config=config, estimates=False)
-    instance.load("sched-fifo")
+    instance = loaded("sched-fifo", nodes=4, cores=4, config=config, estimates=False)
     keys = {"nodes": 1, "exclusive": True, "bank": "red"}
     instance.submit(duration=1000, runtime=ran, **keys)
     job = instance.submit(duration=DAY, **keys)
@@ -230,7 +223,7 @@ def test_shared_nodes_are_counted_as_the_pool_gives_them():
     spec = jobspec(3, cores=3, bank="red", duration=2 * HOUR)
     rig.alloc(1, spec)
     assert rig.started() == []
-    assert reason(rig, 1).endswith("needs 6.0")
+    assert rig.explain(1)["reason"].endswith("needs 6.0")
     rig.alloc(2, jobspec(1, bank="red", duration=HOUR))
     assert rig.started() == [2]
     check(rig, 1)
@@ -326,7 +319,7 @@ def test_answers():
     submit(rig, 1, 8, userid=500)
     submit(rig, 2, 8, userid=500)
     rig.wait(5)
-    (job,) = rig.answer("explain", id=2)["jobs"]
+    job = rig.explain(2)
     assert job["rules"][0]["rule"] == "budget"
     budget = job["budget"]
     assert (budget["whose"], budget["what"], budget["max"]) == ("bank red", "node-hours", 8)

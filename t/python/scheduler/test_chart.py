@@ -41,11 +41,8 @@ def test_bars_without_an_end_or_that_go_on_are_marked():
 
 
 def test_down_reserved_and_not_chosen():
-    chart = Chart(
-        plan(
-            down="7", reserved=[job("tuesday", 4, 6, "0-1", 2)], promised=[job("P", 2, 4, None, 3)]
-        )
-    )
+    lists = {"reserved": [job("tuesday", 4, 6, "0-1", 2)], "promised": [job("P", 2, 4, None, 3)]}
+    chart = Chart(plan(down="7", **lists))
     shown = rows(chart)
     assert shown["0-1"] == "." * 20 + "#" * 10 + "." * 10
     assert shown["7"] == "x" * 40
@@ -71,9 +68,8 @@ def test_more_jobs_than_letters():
 
 
 def test_the_picture_is_well_formed_and_names_every_bar():
-    chart = Chart(
-        plan(running=[job("<A&B>", 0, 2, "0-3")], reserved=[job("tuesday", 4, None, None, 2)])
-    )
+    lists = {"running": [job("<A&B>", 0, 2, "0-3")], "reserved": [job("tuesday", 4, None, None, 2)]}
+    chart = Chart(plan(**lists))
     root = ElementTree.fromstring(chart.svg())
     titles = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
     assert any(text.startswith("<A&B>: running, 2026-11-25 09:46:40 to ") for text in titles)

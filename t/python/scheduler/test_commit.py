@@ -76,9 +76,8 @@ def test_the_guides_answers_work_from_outside_too(rig):
         {"id": 1, "type": 2, "note": "no"},
     ]
     assert rig.answers(2) == [{"id": 2, "type": 3}]
-    assert rig.answers(3) == [
-        {"id": 3, "type": 0, "R": {"version": 1}, "annotations": {"sched": {"y": 2}}}
-    ]
+    success = {"id": 3, "type": 0, "R": {"version": 1}, "annotations": {"sched": {"y": 2}}}
+    assert rig.answers(3) == [success]
     rig.unload()  # it has not noted that the jobs were answered
 
 

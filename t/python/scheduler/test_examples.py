@@ -1,35 +1,62 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The examples of the guide (doc/examples) behave as documented."""
+"""The examples of the guide (doc/examples) behave as documented, and the code of first-test.rst runs as printed there."""
 
 import ast
 import re
-from pathlib import Path
+import textwrap
 
 import pytest
-from peers import R, Rig, jobspec, part_of
+from peers import EXAMPLES, R, Rig, jobspec, part_of
 
-DOC = Path(__file__).resolve().parents[3] / "doc"
-EXAMPLES = DOC / "examples"
-PAGES = [
-    *sorted((DOC / "guide").glob("scheduler*.rst")),
-    DOC / "guide" / "admission.rst",
-    DOC / "guide" / "overriding.rst",
-    DOC / "guide" / "shorter-waits.rst",
-]
+from flux.scheduler import forecasts
+
+DOC = EXAMPLES.parent
+FIRST_TEST = DOC / "guide" / "first-test.rst"
+PAGES = sorted((DOC / "guide").glob("scheduler*.rst"))
+PAGES += [DOC / "guide" / f"{name}.rst" for name in ("admission", "overriding", "shorter-waits")]
 
 
 def load(name, *args, inventory=None):
     return Rig(inventory or R(4, 4), EXAMPLES / (name + ".py"), *args)
 
 
+def blocks(page):
+    """The Python code of a page, block by block."""
+    blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", page.read_text())
+    return [textwrap.dedent(block) for block in blocks]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_python_in_the_guide_is_valid(page):
     """Fragments are shown in code blocks: each must at least parse."""
-    text = page.read_text()
-    blocks = re.findall(r"\.\. code-block:: python\n\n((?:    .*\n|\n)+)", text)
-    for block in blocks:
-        code = "\n".join(line[4:] for line in block.splitlines())
-        ast.parse(code)
+    for block in blocks(page):
+        ast.parse(block)
+
+
+@pytest.fixture
+def quiet_second(monkeypatch):
+    """Users get the same annotations as on a real instance."""
+    monkeypatch.undo()
+    assert forecasts.QUIET_TIME_S == 1.0
+
+
+def test_the_first_test_passes_as_printed(tmp_path, monkeypatch):
+    (tmp_path / "my-sched.py").write_text((EXAMPLES / "first.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(blocks(FIRST_TEST)[0], names)
+    names["test_jobs_start_in_order"]()
+
+
+def test_the_report_of_the_first_test_is_as_printed(capsys, quiet_second):
+    exec(blocks(FIRST_TEST)[1], {})
+    printed = re.search(r"prints::\n\n((?:    .*\n)+)", FIRST_TEST.read_text()).group(1)
+    assert capsys.readouterr().out == textwrap.dedent(printed)
+
+
+def test_the_other_blocks_of_the_first_test_run():
+    assert len(blocks(FIRST_TEST)) == 3
+    exec(blocks(FIRST_TEST)[2], {})
 
 
 def test_stepping():
@@ -154,9 +181,7 @@ def test_lookahead():
     assert "need 17 slot" in rig.denied(3)
     examined = []
     alloc = rig.sched.resources.alloc
-    rig.sched.resources.alloc = lambda jobid, request: (
-        examined.append(jobid) or alloc(jobid, request)
-    )
+    rig.sched.resources.alloc = lambda *args: examined.append(args[0]) or alloc(*args)
     rig.arrive(5, jobspec(1))
     assert examined == [5]
     rig.free(1)
@@ -226,8 +251,7 @@ def test_curfew():
     for jobid, keys in ((1, {"noisy": True}), (2, {"noisy": True}), (3, {})):
         rig.alloc(jobid, jobspec(16, duration=100, **keys))
     assert rig.started() == [3]
-    reason = rig.reason(1)
-    assert reason == "curfew: it is quiet here until 8:00 UTC"
+    assert rig.reason(1) == "curfew: it is quiet here until 8:00 UTC"
     rig.free(3)
     rig.cancel(2)
     assert rig.started(after=10 * 3600) == [3, 1]

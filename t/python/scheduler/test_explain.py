@@ -7,6 +7,7 @@ import random
 import pytest
 from peers import Simulation, jobspec
 from pool_model import R_of, matches
+from pool_model import parts_of as parts_of_R
 from shared import seeds
 
 from flux.idset import IDset
@@ -21,15 +22,11 @@ class Cluster:
     def __init__(self, rnd, uniform=False):
         kinds = [(4, 0)] if uniform else [(4, 0), (4, 0), (4, 2), (8, 1)]
         self.size = {rank: rnd.choice(kinds) for rank in range(NODES)}
-        self.properties = {
-            name: {rank for rank in range(NODES) if rnd.random() < 0.5}
-            for name in ("big", "fast", "new")
-        }
+        names = ("big", "fast", "new")
+        self.properties = {name: {r for r in range(NODES) if rnd.random() < 0.5} for name in names}
         self.down = set()
-
-    def R(self):
         parts = {rank: (range(cores), range(gpus)) for rank, (cores, gpus) in self.size.items()}
-        return R_of(parts, [f"n{rank}" for rank in range(NODES)], self.properties)
+        self.R = R_of(parts, [f"n{rank}" for rank in range(NODES)], self.properties)
 
     def meets(self, rank, constraint):
         return matches(constraint, rank, f"n{rank}", self.properties)
@@ -70,7 +67,7 @@ def scene(module, seed, uniform=False):
     """
     rnd = random.Random(f"{module} {seed}")
     cluster = Cluster(rnd, uniform)
-    rig = Simulation(cluster.R(), module, "queue-depth=unlimited", "log-level=err")
+    rig = Simulation(cluster.R, module, "queue-depth=unlimited", "log-level=err")
     jobid = 0
     for _ in range(rnd.randint(5, 15)):
         jobid += 1
@@ -86,14 +83,7 @@ def scene(module, seed, uniform=False):
             cluster.down ^= {rank}
             rig.resource.update(**{"down" if rank in cluster.down else "up": str(rank)})
         elif dice < 0.35:
-            entry = {
-                "name": f"r{jobid}",
-                "start": rig.now + rnd.choice([0, 0, 50]),
-                "duration": 1000,
-                "nodes": rnd.randint(1, 3),
-                "zone": "UTC",
-            }
-            rig.ask("sched.reserve", {"reservation": entry})
+            rig.reserve(f"r{jobid}", rnd.choice([0, 0, 50]), 1000, nodes=rnd.randint(1, 3))
         elif dice < 0.6:
             rig.wait(rnd.uniform(1, 60))
     rig.wait(2)
@@ -104,13 +94,9 @@ def in_use(rig):
     """Cores and GPUs that are taken, by rank: by jobs, and by windows that last."""
     taken = {rank: [0, 0] for rank in range(NODES)}
     reserved = set()
-    for jobid in rig.started():
-        if jobid in rig.ended:
-            continue
-        for entry in rig.success(jobid)["R"]["execution"]["R_lite"]:
-            for rank in IDset(entry["rank"]):
-                for i, kind in enumerate(("core", "gpu")):
-                    taken[rank][i] += len(list(IDset(entry["children"].get(kind, ""))))
+    for jobid in set(rig.started()) - set(rig.ended):
+        for rank, units in parts_of_R(rig.success(jobid)["R"]).items():
+            taken[rank] = [used + len(more) for used, more in zip(taken[rank], units)]
     # Which ranks a window took, only the pool knows; of those that jobs use in part it has the
     # rest.
     pool = rig.sched.resources
@@ -149,11 +135,8 @@ def count(rig, cluster, spec):
             continue
         if free_cores >= cores and free_gpus >= gpus:
             found["free"] += 1
-            if nodes is not None:
-                found["available"] += 1
-            else:
-                number = free_cores // cores
-                found["available"] += min(number, free_gpus // gpus) if gpus else number
+            slots = min(free_cores // cores, free_gpus // gpus if gpus else free_cores)
+            found["available"] += 1 if nodes is not None else slots
     return found
 
 
@@ -175,12 +158,13 @@ def test_numbers(module, seed):
     rig, cluster, rnd = scene(module, seed)
     jobs = list(rig.sched.pending_jobs())
     for job in jobs:
-        (said,) = rig.answer("explain", id=job.jobid)["jobs"]
+        said = rig.explain(job.jobid)
         spec = job.resource_request.jobspec
         expected = count(rig, cluster, spec)
         assert {key: said[key] for key in expected} == expected, (job.jobid, spec)
         left_out = []
-        for part in parts_of(spec["attributes"]["system"].get("constraints", {})):
+        constraint = spec["attributes"]["system"].get("constraints", {})
+        for part in parts_of(constraint):
             out = [rank for rank in range(NODES) if not cluster.meets(rank, part)]
             if out:
                 left_out.append((len(out), str(IDset(out))))
@@ -190,17 +174,13 @@ def test_numbers(module, seed):
             assert (said["verdict"] != "never") == can_ever
         # Running jobs that it is behind: they hold resources that it could use, and end before it
         # starts.
-        running = {f"{one['name']}": one for one in rig.answer("plan")["running"]}
+        running = {one["name"]: one for one in rig.answer("plan")["running"]}
         for one in said["behind"]:
             if one["state"] == "running":
-                held = set(IDset(running[one["name"]]["ranks"]))
-                constraint = spec["attributes"]["system"].get("constraints", {})
+                held = IDset(running[one["name"]]["ranks"])
                 assert any(cluster.meets(rank, constraint) for rank in held)
-                assert (
-                    one["end"] is None
-                    or not said["t_estimate"]
-                    or (one["end"] <= said["t_estimate"])
-                )
+                start = said["t_estimate"] or float("inf")
+                assert one["end"] is None or one["end"] <= start
 
 
 @pytest.mark.parametrize("uniform", [True, False])
@@ -214,7 +194,7 @@ def test_a_job_that_would_fit_now_starts_at_once(seed, uniform):
     if not jobs:
         pytest.skip("nothing waits")
     last = jobs[-1]
-    (said,) = rig.answer("explain", id=last.jobid)["jobs"]
+    said = rig.explain(last.jobid)
     fits = said["fits"] or {}
     spec = last.resource_request.jobspec
 

@@ -4,7 +4,7 @@
 import math
 
 import pytest
-from each_policy import POLICIES, under
+from each_policy import POLICIES, TABLE, under
 from peers import R, Rig, jobspec
 from test_history import JobList
 
@@ -72,16 +72,7 @@ def test_an_empty_table_is_doubted():
 # -- the order -------------------------------------------------------------------------------------
 
 
-@under(
-    "fifo",
-    "fifo-by-queue",
-    "simple",
-    "easy",
-    "conservative",
-    "no-guarantee",
-    "promise-all",
-    "short-waits",
-)
+@under(*TABLE)
 def test_who_has_used_least_goes_first(policy, args):
     rig = load(policy, args)
     submit(rig, {1: 500})
@@ -182,8 +173,7 @@ def test_a_user_that_no_job_of_waited_is_placed_by_the_use_of_now():
     submit(rig, {1: 500}, slots=12)
     rig.wait(100)
     rig.alloc({2: jobspec(4), 3: jobspec(4)}, userid=500)
-    rig.alloc(4, jobspec(4), userid=600)
-    rig.settle()
+    rig.arrive(4, jobspec(4), userid=600)
     assert rig.started() == [1, 4]
 
 
@@ -313,15 +303,14 @@ def test_explain_and_shares_tell_of_it():
     rig = load(Backfill, ())
     submit(rig, {1: 500, 2: 500, 3: 600}, "physics")
     rig.wait(120)
-    (job,) = rig.answer("explain", id=2)["jobs"]
-    assert job["fairshare"] == {"bank": "physics", "user": "500", "place": 2, "of": 2}
+    assert rig.explain(2)["fairshare"] == {"bank": "physics", "user": "500", "place": 2, "of": 2}
     answer = rig.answer("shares")
     bank, first, second = answer["shares"]
     assert bank["user"] is None and bank["part"] == 1.0 and bank["used_part"] == 1.0
     assert (first["user"], first["part"], first["pending"], first["running"]) == ("500", 0.5, 1, 1)
     assert (second["user"], second["used"], second["pending"]) == ("600", 0.0, 1)
     rig.cancel(2, wait=0)  # whose user has no other that waits, and so no place
-    (job,) = rig.answer("explain", id=3)["jobs"]
+    job = rig.explain(3)
     assert (job["fairshare"]["place"], job["fairshare"]["of"]) == (1, 1)
 
 
@@ -349,7 +338,5 @@ def test_a_guest_is_told_of_banks_and_of_its_own_shares():
     submit(rig, {1: 500, 2: 600}, "physics", slots=4)
     rig.client.become(600)
     answer = rig.answer("shares")
-    assert [(one["bank"], one["user"]) for one in answer["shares"]] == [
-        ("physics", None),
-        ("physics", "600"),
-    ]
+    shown = [(one["bank"], one["user"]) for one in answer["shares"]]
+    assert shown == [("physics", None), ("physics", "600")]

@@ -179,11 +179,8 @@ def test_a_jobspec_that_is_just_small_enough(rig):
     ],
 )
 def test_messages_about_a_jobspec_can_change_no_terminal(keys):
-    config = {
-        "licenses": {"matlab": {"total": 3}},
-        "topology": {"rack": {"groups": {"r0": "n[0-1]"}}},
-        "amounts": {"memory": "4G"},
-    }
+    config = {"licenses": {"matlab": {"total": 3}}, "amounts": {"memory": "4G"}}
+    config["topology"] = {"rack": {"groups": {"r0": "n[0-1]"}}}
     rig = Rig(R(2, 4), "sched-backfill", config=config)
     spec = jobspec(1, nodes=1, **keys)
     rig.alloc(1, spec)

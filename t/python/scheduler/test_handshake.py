@@ -3,6 +3,7 @@
 
 import errno
 import gc
+import json
 
 import pytest
 from peers import Guide, R, Rig, jobspec, ruled
@@ -35,11 +36,9 @@ def test_order_of_business():
 
 
 def test_the_line_ready_has_the_arguments_of_the_policy_as_given():
-    rig = Rig(R(1, 1))
-    rig.load(Backfill, "promise=16", "queue-depth=8", "rank=wfp3")
-    assert rig.logged(INFO) == [
-        "ready: queue-depth=8 log-level=info promise=16 rank=wfp3 pool-class=Rv1Pool Rv1 rank0/core0"
-    ]
+    rig = Rig(R(1, 1), Backfill, "promise=16", "queue-depth=8", "rank=wfp3")
+    args = "queue-depth=8 log-level=info promise=16 rank=wfp3"
+    assert rig.logged(INFO) == [f"ready: {args} pool-class=Rv1Pool Rv1 rank0/core0"]
 
 
 def test_hello_marks_the_resources_of_jobs():
@@ -67,38 +66,30 @@ def test_hello_lookups_are_issued_together():
     assert len(rig.sched.resources.job_end_times()) == 40
 
 
-BAD = {
-    "rank not in the inventory": R("9", "0"),
-    "core not in the inventory": R("0", "77"),
-    "held by another job": R("0", "0"),
-    "no lookup": None,
-    "no R": "junk",
-    "wrong version": {"version": 9},
-}
+ELSEWHERE = R("9", "0")
 
 
-@pytest.mark.parametrize("what", sorted(BAD))
-def test_a_job_that_cannot_be_accounted_for_gets_an_exception(what):
+@pytest.mark.parametrize(
+    "found",
+    [ELSEWHERE, R("0", "77"), R("0", "0"), None, "junk", {"version": 9}],
+    ids=["unknown rank", "unknown core", "of another job", "no lookup", "no R", "version"],
+)
+def test_a_job_that_cannot_be_accounted_for_gets_an_exception(found):
     rig = Rig(R(2, 1))
     rig.will_be_found(1, R("0", "0"))
     rig.will_be_found(2, R("0", "0"))
-    rig.info.R[2] = BAD[what]
+    rig.info.R[2] = found
     rig.will_be_found(3, R("1", "0"))
     rig.load(Guide)
-    assert rig.manager.raised == [
-        {
-            "id": 2,
-            "type": "scheduler-restart",
-            "severity": 0,
-            "note": "failed to reallocate R for running job",
-        }
-    ]
+    note = "failed to reallocate R for running job"
+    raised = {"id": 2, "type": "scheduler-restart", "severity": 0, "note": note}
+    assert rig.manager.raised == [raised]
     there = sorted(jobid for jobid, _ in rig.sched.resources.job_end_times())
-    if what == "rank not in the inventory":
+    if found is ELSEWHERE:
         # As a job whose ranks leave later it is there until it is freed, and is on none.
         assert there == [1, 2, 3]
         assert rig.sched.resources.held_ranks(2) == 0
-        rig.free(2, BAD[what], wait=0)
+        rig.free(2, found, wait=0)
         there = sorted(jobid for jobid, _ in rig.sched.resources.job_end_times())
     assert there == [1, 3]
     assert rig.sched.stats_get()["errors"] == 1
@@ -123,8 +114,6 @@ def test_a_hello_override_that_raises_costs_its_job_only():
 
 def test_without_job_info_the_kvs_is_read_with_updates_applied():
     rig = Rig(R(2, 1), job_info=False)
-    import json
-
     for jobid, events in ((1, 2), (2, 1), (3, 0)):
         rig.manager.running.append({"id": jobid, "priority": 1, "userid": 0, "t_submit": 0.5})
         if not events:
@@ -161,10 +150,8 @@ def test_malformed_hello_entries_are_counted(entry):
 def test_a_running_job_is_taken_over_whatever_else_is_said_of_it(module, odd):
     """Only the id is needed to look up its resources. Such an entry once ended the scheduler."""
     rig = Rig(R(2, 1))
-    entry = {"id": 1, "priority": 16, "userid": 0, "t_submit": 1.0, **odd}
-    if not odd:
-        entry = {"id": 1}
-    rig.manager.running.append(entry)
+    known = {"priority": 16, "userid": 0, "t_submit": 1.0} if odd else {}
+    rig.manager.running.append({"id": 1, **known, **odd})
     rig.info.R[1] = R("1", 1)
     rig.load(module)
     assert [job for job, _ in rig.sched.resources.job_end_times()] == [1]
@@ -223,11 +210,8 @@ def test_resources_that_are_not_known_yet_are_waited_for_by_a_module_that_runs()
     rig.resource.discovering = True
     before = []
 
-    def discovered():
-        before.append((rig.task.running, rig.manager.ready_request))
-        rig.resource.discovered()
-
-    rig.reactor.call_later(1, discovered)
+    rig.reactor.call_later(1, lambda: before.append((rig.task.running, rig.manager.ready_request)))
+    rig.reactor.call_later(1, rig.resource.discovered)
     rig.load(Guide)
     assert before == [(True, None)]
     assert rig.manager.ready_request == {"mode": "unlimited"}
@@ -264,10 +248,8 @@ def test_a_new_end_of_the_instance_is_logged():
     rig.resource.update(expiration=1795184365.0123)
     rig.resource.update(expiration=-5)
     rig.resource.update(expiration=0)
-    assert rig.logged(INFO)[-2:] == [
-        "resource expiration updated to 1795184365.01",
-        "resource expiration updated to 0.00",
-    ]
+    told = [f"resource expiration updated to {end}" for end in ("1795184365.01", "0.00")]
+    assert rig.logged(INFO)[-2:] == told
     assert rig.sched.resources.expiration == 0
 
 
@@ -297,9 +279,8 @@ def test_unknown_writers_fall_back(writer, warned):
 def test_a_resource_graph_of_fluxion_is_warned_of():
     rig = Rig(R(1, 1, scheduling={"graph": {"nodes": [], "edges": []}}), Guide)
     (text,) = rig.logged(WARNING)
-    assert text.startswith(
-        "R.scheduling has a resource graph of Fluxion, which is copied into R of each job"
-    )
+    said = "R.scheduling has a resource graph of Fluxion, which is copied into R of each job"
+    assert text.startswith(said)
 
 
 def test_paths_agree_with_the_bindings():
@@ -374,9 +355,9 @@ def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
     assert rig.logged(ERR) == []
     assert len(rig.logged(WARNING)) == 1
     rig.alloc(4, jobspec(3, duration=60))
-    (second,) = rig.answer("explain", id=3)["jobs"]
+    second = rig.explain(3)
     assert (second["verdict"], second["reason"]) == ("waits", "insufficient resources")
-    assert "behind" in rig.answer("explain", id=4)["jobs"][0]["reason"]
+    assert "behind" in rig.explain(4)["reason"]
 
 
 def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
@@ -386,9 +367,8 @@ def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):
     rig.settle()
     rig.arrive(1, jobspec(1))
     assert rig.task.failure is None
-    assert rig.logged(CRIT) == [
-        "sched-backfill needs a pool that can plan(), which PlainPool cannot: it ends here"
-    ]
+    said = "sched-backfill needs a pool that can plan(), which PlainPool cannot: it ends here"
+    assert rig.logged(CRIT) == [said]
     assert rig.task.ended
 
 

@@ -27,14 +27,9 @@ def test_the_narrowest_class_with_two_run_times_counts():
     assert history.predict(1, 4, 100.0) == 7.0  # the last two
     for _ in range(2):  # of another user
         history.learn(2, 4, 100.0, 99.0)
+    for run in (math.nan, math.inf, -1.0, -math.inf):  # these are invalid
+        history.learn(1, 4, 100.0, run)
     assert history.predict(1, 4, 100.0) == 7.0 and history.predict(3, 4, 100.0) is None
-
-
-@pytest.mark.parametrize("run", [math.nan, math.inf, -1.0, -math.inf])
-def test_invalid_times_are_not_learnt(run):
-    history = RunTimes()
-    history.learn(1, 4, 100.0, run)
-    assert len(history) == 0
 
 
 def test_memory_is_bounded_and_keeps_the_classes_used_last():
@@ -87,6 +82,7 @@ def test_an_unreadable_value_is_refused(stored):
 
 KEY = "checkpoint.sched-history"
 SPEC = jobspec(1, nodes=1, cores=4, duration=100)
+PREDICTING = ("sched-backfill", "rank=shortest", "predict=class")
 
 
 class JobList(FakeService):
@@ -139,12 +135,12 @@ def listed():
 
 
 def test_the_learnt_is_there_after_a_reload():
-    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=class")
+    rig = Rig(R(4, 4), *PREDICTING)
     run_job(rig, 1, 20)
     run_job(rig, 2, 40)
     rig.unload()
     assert json.loads(rig.kvs_value(KEY))["version"] == 1
-    rig.load("sched-backfill", "rank=shortest", "predict=class")
+    rig.load(*PREDICTING)
     assert predicted(rig) == pytest.approx(30)
     rig.unload()
     # Classes by another function are others.
@@ -153,7 +149,7 @@ def test_the_learnt_is_there_after_a_reload():
 
 
 def test_it_is_saved_rarely():
-    rig = Rig(R(4, 4), "sched-backfill", "rank=shortest", "predict=class")
+    rig = Rig(R(4, 4), *PREDICTING)
     for jobid in range(1, 41):
         run_job(rig, jobid, 60)
     commits = [key for commit in rig.kvs.commits for key, _ in commit["changes"] if key == KEY]
@@ -177,15 +173,11 @@ def test_cleanup_is_not_run_time(listed):
     assert results == [(1, 20, "completed"), (2, 30, "completed")]
     assert predicted(listed) == pytest.approx(25)
     # One that job-list does not know of, or knows nothing of.
-    listed.alloc(3, SPEC, userid=7)
-    listed.wait(40)
-    listed.free(3)
-    listed.settle()
+    listed.arrive(3, SPEC, userid=7, wait=40)
+    listed.free(3, wait=0)
     listed.list.jobs.append({"id": 4})
-    listed.alloc(4, SPEC, userid=7)
-    listed.wait(150)
-    listed.free(4)
-    listed.settle()
+    listed.arrive(4, SPEC, userid=7, wait=150)
+    listed.free(4, wait=0)
     assert results[2:] == [(3, 40, None), (4, 100, "timeout")]
 
 
@@ -193,12 +185,12 @@ def test_the_first_load_learns_of_jobs_that_ended_before(listed):
     for jobid, run in enumerate((90.0, 10.0, 30.0), 1):
         listed.list.add(jobid, run, t_inactive=listed.now + jobid)
     listed.list.jobs.append({"id": 9, "userid": 7, "t_inactive": listed.now + 9})  # never ran
-    listed.load("sched-backfill", "rank=shortest", "predict=class")
+    listed.load(*PREDICTING)
     assert predicted(listed) == pytest.approx(20)
 
 
 def test_jobs_that_end_while_no_scheduler_is_loaded_or_after_a_crash(listed):
-    listed.load("sched-backfill", "rank=shortest", "predict=class")
+    listed.load(*PREDICTING)
     run_job(listed, 1, 20)
     listed.wait(700)
     run_job(listed, 2, 40)  # saved
@@ -208,7 +200,7 @@ def test_jobs_that_end_while_no_scheduler_is_loaded_or_after_a_crash(listed):
     listed.store(KEY, saved)
     listed.wait(10)
     listed.list.add(4, 70.0, cleanup=0)
-    listed.load("sched-backfill", "rank=shortest", "predict=class")
+    listed.load(*PREDICTING)
     assert listed.list.asked[-1]["since"] == saved["through"] > 0
     assert predicted(listed) == pytest.approx(60)
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, whole
 
 import flux.scheduler
 
@@ -74,30 +74,23 @@ def test_unused_features_do_not_run(module, running, asked, most):
     for jobid, wants in enumerate([asked, *running], 1):
         rig.arrive(jobid, jobspec(1, duration=100, **wants))
     rig.free(1, wait=0)
-    calls = traced(lambda: (rig.alloc(9, jobspec(1, duration=100, **asked)), rig.settle()))
+    calls = traced(lambda: rig.arrive(9, jobspec(1, duration=100, **asked)))
     assert (9 in rig.started()) == (len(running) == 1)
     assert len(files_of(calls)) <= most, sorted(files_of(calls))
 
 
 def test_the_calls_of_the_page_are_made_in_their_order():
     rig = Rig(R(4, 4), "sched-backfill", "queue-depth=unlimited", estimates=False)
-    rig.arrive(1, jobspec(1, nodes=3, exclusive=True, duration=100))
-
-    def event(send):
-        return lambda: (send(), rig.settle())
+    rig.arrive(1, whole(3, 100))
 
     pages = documented()
     happens = {
-        "A job comes, and starts": lambda: rig.alloc(
-            2, jobspec(1, nodes=1, exclusive=True, duration=50)
-        ),
-        "A job comes, and waits": lambda: rig.alloc(
-            3, jobspec(1, nodes=2, exclusive=True, duration=50)
-        ),
-        "A job ends, and the waiting one starts": lambda: rig.free(1),
+        "A job comes, and starts": lambda: rig.arrive(2, whole(1, 50)),
+        "A job comes, and waits": lambda: rig.arrive(3, whole(2, 50)),
+        "A job ends, and the waiting one starts": lambda: rig.free(1, wait=0),
     }
-    for heading, send in happens.items():
-        calls = traced(event(send))
+    for heading, event in happens.items():
+        calls = traced(event)
         files = files_of(calls)
         assert len(files) <= MOST_FILES[heading], sorted(files)
         assert len(pages[heading]) >= 6

@@ -16,7 +16,9 @@ def rig_with(*args, nodes=4):
 
 
 def stats(rig):
-    return rig.sched.stats_get()["latest_starts"]
+    """Counts of latest starts, of a rig or a fake instance."""
+    scheduler = rig.sched if isinstance(rig, Rig) else rig.scheduler
+    return scheduler.stats_get()["latest_starts"]
 
 
 @pytest.fixture
@@ -115,26 +117,16 @@ def test_questions_know_ranks_and_latest_starts():
     rig.arrive(1, whole(3, 100))
     rig.arrive(2, whole(4, 50))
     rig.arrive(3, whole(1, 5000), wait=2)
-    answer = rig.answer("explain", id=2)
-    job = answer["jobs"][0]
+    job = rig.explain(2)
     assert job["t_latest"] == begin + HOUR
     assert job["expected_run"] == 50
     assert -2 < job["rank"] < -1
     assert job["reason"].startswith("insufficient resources")
-    answer = rig.answer("explain", id=3)
-    why = "it would keep another job from its latest start"
-    assert answer["jobs"][0]["reason"] == why
+    assert rig.explain(3)["reason"] == "it would keep another job from its latest start"
     answer = rig.answer("when", jobspec=whole(4, 50))
     assert answer["t_latest"] == pytest.approx(begin + HOUR + 5050, abs=5)
-    answer = rig.answer("stats")
-    assert answer["stats"]["latest_starts"] == {
-        "made": 3,
-        "restored": 0,
-        "kept": 1,
-        "void": {},
-        "violated": 0,
-        "mean_spare": HOUR,
-    }
+    numbers = {"made": 3, "restored": 0, "kept": 1, "violated": 0, "mean_spare": HOUR}
+    assert rig.answer("stats")["stats"]["latest_starts"] == {**numbers, "void": {}}
     # An estimate is no later than the promised start.
     assert rig.shown(2)["t_estimate"] == begin + 100
 
@@ -193,20 +185,24 @@ def test_a_reload_binds_promises_so_that_all_are_kept(jobs):
     before = latest(*instance.pending())
     reload(instance, "within=0")
     assert latest(*instance.pending()) == before
-    assert instance.scheduler.stats_get()["latest_starts"]["void"] == {}
+    assert stats(instance)["void"] == {}
 
 
-def test_latest_starts_are_kept_over_a_reload(promised):
+@pytest.mark.parametrize("crash", [False, True])
+def test_latest_starts_are_kept_over_a_reload_and_after_a_crash(promised, crash):
     before = latest(*promised.jobs_promised)
+    if crash:
+        promised.advance(61)
+        promised.scheduler.finish = lambda: None
     reload(promised, "within=0")
     assert latest(*promised.jobs_promised) == before
-    stats = promised.request("sched.stats")["stats"]["latest_starts"]
-    assert (stats["restored"], stats["made"], stats["void"]) == (3, 0, {})
+    found = stats(promised)
+    assert (found["restored"], found["made"], found["void"]) == (3, 0, {})
     reload(promised, "within=0")  # the jobs of a restored promise are stored as well
     assert latest(*promised.jobs_promised) == before
     promised.advance(20000)
     assert [job.t_start for job in promised.jobs_promised] <= before
-    assert promised.request("sched.stats")["stats"]["latest_starts"]["violated"] == 0
+    assert stats(promised)["violated"] == 0
 
 
 @pytest.mark.parametrize("happens", ["a reload", "an end", "a cancellation"])
@@ -240,14 +236,6 @@ def test_windows_end_where_a_head_is_to_start_that_no_pass_has_looked_for(args, 
         assert (long.t_start, short.t_start) == (None, instance.now())
 
 
-def test_after_a_crash_stored_promises_are_kept(promised):
-    promised.advance(61)
-    before = latest(*promised.jobs_promised)
-    promised.scheduler.finish = lambda: None
-    reload(promised, "within=0")
-    assert latest(*promised.jobs_promised) == before
-
-
 def test_one_that_has_passed_is_void_though_it_can_start_now():
     instance = loaded("sched-backfill", "promise=all", "within=0", nodes=4, cores=1)
     running = instance.submit(nodes=4, duration=1000)
@@ -259,8 +247,8 @@ def test_one_that_has_passed_is_void_though_it_can_start_now():
     instance.load("sched-backfill", "promise=all", "within=0")
     instance.run_until_idle()
     assert job.state == "running"
-    stats = instance.request("sched.stats")["stats"]["latest_starts"]
-    assert (stats["void"], stats["kept"], stats["violated"]) == ({"unloaded": 1}, 0, 0)
+    found = stats(instance)
+    assert (found["void"], found["kept"], found["violated"]) == ({"unloaded": 1}, 0, 0)
 
 
 def test_one_that_needs_a_node_that_has_gone_is_void(promised):
@@ -268,8 +256,7 @@ def test_one_that_needs_a_node_that_has_gone_is_void(promised):
     promised.mark_down("3")
     promised.load("sched-backfill", "promise=all", "within=0")
     promised.run_until_idle()
-    stats = promised.request("sched.stats")["stats"]["latest_starts"]
-    assert stats["void"] == {"unloaded": 2} and stats["violated"] == 0
+    assert stats(promised)["void"] == {"unloaded": 2} and stats(promised)["violated"] == 0
 
 
 def waiting_for(rig, count):

@@ -41,14 +41,6 @@ def used(rig, name="one"):
     return {use.key: tuple(use.used) for use in uses if use.entry.name == name}
 
 
-def offered_three_nodes(policy, args):
-    """A limit of two nodes for user 7, whose job 5 wants six cores; a core of each node is in use."""
-    rig = load(policy, args, {"one": {"per": "user", "users": ["7"], "max": {"nodes": 2}}})
-    rig.arrive((1, 2, 3, 4), spec(2), userid=8)
-    rig.alloc(5, spec(6), userid=7)
-    return rig
-
-
 PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 
 # -- counting --------------------------------------------------------------------------------------
@@ -57,14 +49,26 @@ PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 @POLICIES
 def test_the_offer_of_the_pool_counts_not_the_request(policy, args):
     """Six cores anywhere are two nodes at least; with a core in use on each, three."""
-    rig = offered_three_nodes(policy, args)
+    rig = load(policy, args, {"one": {**PER_USER["one"], "users": ["7"]}})
+    rig.arrive((1, 2, 3, 4), spec(2), userid=8)
+    rig.alloc(5, spec(6), userid=7)
+    job = rig.explain(5)
+    assert job["reason"] == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
+    assert job["limit"] == {
+        "name": "one", "whose": "ann", "what": "nodes", "used": 0, "max": 2, "needs": 3, "t_again": None,
+        "job": None,
+    }  # fmt: skip
     rig.alloc(6, spec(1), userid=8)
     assert rig.started() == [1, 2, 3, 4, 6]
-    assert rig.reason(5) == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
+    assert rig.reason(5) == job["reason"]
     assert [one["waiting"] for one in rig.answer("limits")["limits"]] == [1]
     rig.check()
-    rig.free(1)
     rig.free(6)
+    rig.alloc(7, spec(1), userid=7, priority=20)
+    assert rig.explain(5)["reason"] == job["reason"].replace("has 0", "has 1")
+    assert rig.explain(5)["limit"]["used"] == 1
+    rig.free(7)
+    rig.free(1)
     assert rig.started()[-1] == 5
     assert used(rig)[(7,)][0] == 2
 
@@ -109,26 +113,17 @@ def test_whose_jobs_are_counted_together(policy, args, per, started):
 
 @POLICIES
 def test_for_whom_a_limit_is(policy, args):
-    limits = {
-        "one": {
-            "per": "instance", "queues": ["batch"], "banks": ["red"], "users": ["7", "8", "root"],
-            "exempt": {"users": ["8"], "banks": ["blue"]}, "max": {"jobs": 0},
-        }
-    }  # fmt: skip
+    limit = {"per": "instance", "queues": ["batch"], "banks": ["red"], "users": ["7", "8", "root"]}
+    limit.update(exempt={"users": ["8"], "banks": ["blue"]}, max={"jobs": 0})
     queues = {"batch": {}, "expedite": {"parent": "batch"}}
-    rig = load(policy, args, limits, queues=queues)
-    jobs = [
-        (1, 7, "red", "batch", True),
-        (2, 7, "red", "expedite", True),  # the name of the parent covers it
-        (3, 7, "red", "other", False),
-        (4, 7, "blue", "batch", False),
-        (5, 8, "red", "batch", False),
-        (6, 9, "red", "batch", False),
-        (7, 0, "red", "batch", True),
-    ]
-    for jobid, userid, bank, queue, _ in jobs:
+    rig = load(policy, args, {"one": limit}, queues=queues)
+    for jobid, userid, bank, queue in (
+        (1, 7, "red", "batch"), (2, 7, "red", "expedite"),  # the name of the parent covers it
+        (3, 7, "red", "other"), (4, 7, "blue", "batch"), (5, 8, "red", "batch"), (6, 9, "red", "batch"),
+        (7, 0, "red", "batch"),
+    ):  # fmt: skip
         rig.alloc(jobid, spec(1, bank=bank, queue=queue), userid=userid)
-    assert rig.started() == [jobid for jobid, *_, counts in jobs if not counts]
+    assert rig.started() == [3, 4, 5, 6]
 
 
 # -- waiting ---------------------------------------------------------------------------------------
@@ -145,9 +140,8 @@ def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
     rig.alloc(4, spec(3, nodes=3, queue="a"), userid=7)  # not whole nodes, but three
     rig.alloc(5, spec(9, queue="a"), userid=7)  # at best four cores on each of three
     assert rig.started() == []
-    assert rig.reason(1) == "limit one: needs 3 nodes, at most 2 are allowed"
-    assert rig.reason(4) == "limit one: needs 3 nodes, at most 2 are allowed"
-    assert rig.reason(5) == "limit one: needs 3 nodes, at most 2 are allowed"
+    for jobid in (1, 4, 5):
+        assert rig.reason(jobid) == "limit one: needs 3 nodes, at most 2 are allowed"
     assert rig.denied(2) == "limit two: needs 3 nodes, at most 2 are allowed"
     assert rig.denied(3) == "limit two: needs 2 cores, at most 1 is allowed"
     assert [one["limit"] for one in rig.answer("limits")["limits"]] == ["one"]
@@ -290,15 +284,10 @@ def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
         "user": {"per": "user", "max": {"nodes": 4}},
     }
     load(policy, args, limits, rig)
-    assert used(rig, "bank") == {
-        ("red",): (1, 4, 0, 1),
-        ("blue",): (1, 4, 0, 1),
-        ("",): (1, 4, 0, 1),
-    }
+    assert used(rig, "bank") == dict.fromkeys([("red",), ("blue",), ("",)], (1, 4, 0, 1))
     assert used(rig, "user") == {(7,): (3, 12, 0, 3)}
-    assert rig.logged(4) == [
-        "ƒB: jobspec cannot be read: [Errno 22] jobspec of job 10 is not known"
-    ]
+    said = "ƒB: jobspec cannot be read: [Errno 22] jobspec of job 10 is not known"
+    assert rig.logged(4) == [said]
     rig.alloc(1, nodes(1, bank="red"), userid=7)
     assert rig.started() == []
     rig.free(8, rig.info.R[8])
@@ -358,10 +347,7 @@ def test_a_start_that_cannot_be_answered_does_not_count(policy, args):
         ({"per": "user", "max": {"jobs": 1}, "soft": 1}, "soft=1: expected true or false"),
         ({"per": "user", "queues": [""]}, "queues=['']: expected a list of names"),
         ({"per": "user", "max": {"nodes": -1}}, "max.nodes=-1: expected a whole number"),
-        (
-            {"per": "user", "max": {"jobs": 1}, "queue": ["a"]},
-            "queue: unknown key: is 'queues' meant?",
-        ),
+        ({"per": "user", "max": {"jobs": 1}, "queue": ["a"]}, "queue: unknown key: is 'queues' meant?"),
         ({"per": "user", "max": {"node": 1}}, "max.node: unknown key: is 'nodes' meant?"),
         ({"per": "user", "max": {"slots": 1}}, "max.slots: unknown key"),
         ({"per": "user", "max": {"jobs": 1}, "users": ["nobody-x"]}, "users: there is no user"),
@@ -373,7 +359,7 @@ def test_a_start_that_cannot_be_answered_does_not_count(policy, args):
         ({"per": "user", "max": {"jobs": 1}, "order": "fair"}, "order='fair': expected 'pass'"),
         ({"per": "user", "max": {"jobs": 1}, "soft": True, "deny": True}, "soft: a job over"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_in_a_table(table, text):
     with pytest.raises(ValueError) as raised:
         read_limit("one", table)
@@ -390,7 +376,7 @@ def test_the_reason_that_explain_gives(policy, args):
     rig.alloc(1, nodes(1, duration=100, queue="batch"), userid=7)
     rig.arrive(2, nodes(1, duration=300, queue="batch"), userid=7)
     rig.alloc(3, nodes(2, duration=10, queue="batch"), userid=7)
-    (job,) = rig.answer("explain", id=3)["jobs"]
+    job = rig.explain(3)
     assert job["reason"] == "limit one: ann has 2 of 2 nodes in batch; needs 2"
     assert job["limit"] == {
         "name": "one", "whose": "ann", "what": "nodes", "used": 2, "max": 2, "needs": 2, "t_again": rig.now + 300,
@@ -399,7 +385,7 @@ def test_the_reason_that_explain_gives(policy, args):
     assert job["rules"] == [{"rule": "limit", "reason": job["reason"]}]
     assert job["fits"] is None  # one node is free, but not for ann
     rig.alloc(4, nodes(3, queue="batch"), userid=7)  # more than it may ever have
-    (job,) = rig.answer("explain", id=4)["jobs"]
+    job = rig.explain(4)
     assert (job["limit"]["t_again"], job["limit"]["job"]) == (None, None)
 
 
@@ -414,32 +400,14 @@ def test_the_limit_of_explain_is_that_of_the_reason(policy, args):
     rig.alloc({1: nodes(1, duration=100), 2: nodes(2, duration=100)}, userid=7)
     rig.arrive(3, nodes(1, duration=100, bank="red"), userid=8)
     rig.alloc(4, nodes(1, duration=100, bank="red"), userid=7)
-    (job,) = rig.answer("explain", id=4)["jobs"]
+    job = rig.explain(4)
     assert job["reason"] == "limit first: behind ƒ3, which waits for it"
     assert job["limit"]["name"] == "first"
 
 
-@POLICIES
-def test_explain_tells_the_limit_that_the_offer_of_the_pool_exceeds(policy, args):
-    rig = offered_three_nodes(policy, args)
-    (job,) = rig.answer("explain", id=5)["jobs"]
-    assert job["reason"] == "limit one: ann has 0 of 2 nodes; needs 3 as nodes are free now"
-    assert job["limit"] == {
-        "name": "one", "whose": "ann", "what": "nodes", "used": 0, "max": 2, "needs": 3, "t_again": None,
-        "job": None,
-    }  # fmt: skip
-    rig.alloc(6, spec(1), userid=7, priority=20)
-    (job,) = rig.answer("explain", id=5)["jobs"]
-    assert job["reason"] == "limit one: ann has 1 of 2 nodes; needs 3 as nodes are free now"
-    assert job["limit"]["used"] == 1
-
-
 def test_the_use_shown_to_the_owner_and_to_a_guest():
-    limits = {
-        "user": {"per": "user", "max": {"nodes": 2}},
-        "bank": {"per": "bank", "max": {"cores": 8, "jobs": 9}},
-        "all": {"per": "instance", "max": {"jobs": 4}},
-    }
+    bank = {"per": "bank", "max": {"cores": 8, "jobs": 9}}
+    limits = {"user": PER_USER["one"], "bank": bank, "all": {"per": "instance", "max": {"jobs": 4}}}
     rig = load(Backfill, (), limits)
     for jobid, userid in ((1, 7), (2, 8), (3, 7)):
         rig.alloc(jobid, nodes(1, bank=f"b{userid}"), userid=userid)
@@ -449,28 +417,16 @@ def test_the_use_shown_to_the_owner_and_to_a_guest():
         ("user", "ann"), ("user", "bob"), ("bank", "bank b7"), ("bank", "bank b8"), ("all", ""),
     }  # fmt: skip
     assert rows["user", "ann"] == {
-        "limit": "user",
-        "per": "user",
-        "whose": "ann",
-        "queues": [],
-        "soft": False,
+        "limit": "user", "per": "user", "whose": "ann", "queues": [], "soft": False, "waiting": 1,
         "used": {"nodes": 2, "cores": 8, "gpus": 0, "jobs": 2},
         "max": {"nodes": 2, "cores": None, "gpus": None, "jobs": None},
-        "waiting": 1,
-    }
+    }  # fmt: skip
     rig.client.become(8)
-    assert {(one["limit"], one["whose"]) for one in rig.answer("limits")["limits"]} == {
-        ("user", "bob"),
-        ("bank", "bank b8"),
-        ("all", ""),
-    }
+    shown = {(one["limit"], one["whose"]) for one in rig.answer("limits")["limits"]}
+    assert shown == {("user", "bob"), ("bank", "bank b8"), ("all", "")}
     rig.client.become(0)
-    stats = rig.answer("stats")
-    assert {one["name"]: one["waiting"] for one in stats["limits"]} == {
-        "user": 1,
-        "bank": 1,
-        "all": 0,
-    }
+    waiting = {one["name"]: one["waiting"] for one in rig.answer("stats")["limits"]}
+    assert waiting == {"user": 1, "bank": 1, "all": 0}
 
 
 @POLICIES

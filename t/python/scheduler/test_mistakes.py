@@ -8,7 +8,7 @@ import pytest
 from peers import loaded
 
 from flux.scheduler import Scheduler
-from flux.scheduler.misspelled import OVERRIDABLE, overridden
+from flux.scheduler.misspelled import OVERRIDABLE
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.testing import FakeInstance, SchedulerErrors
 from flux_engine.kernel import watchdog
@@ -29,34 +29,27 @@ def test_many_short_turns_are_no_endless_loop(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name, meant",
-    [("shedule", "schedule"), ("schedul", "schedule"), ("_start", None), ("forcast", "forecast"), ("prioritise", "prioritize"), ("resource_updated", "resource_update"),
-     ("ressource_update", "resource_update"), ("allocate", None), ("_shedule", None)],
-)  # fmt: skip
-def test_a_misspelled_override(name, meant):
-    instance = FakeInstance()
-    policy = type("Misspelled", (Scheduler,), {name: lambda self: None})
-    if meant is None:
-        instance.load(policy)
-    else:
-        with pytest.raises(SchedulerErrors, match=rf"Misspelled\.{name}\(\).*is {meant}\(\) meant"):
-            instance.load(policy)
-
-
-@pytest.mark.parametrize(
-    "name, meant",
-    [("queue_dept", "queue_depth"), ("keep_attribute", "keep_attributes"), ("predicts", "predict"), ("mine", None)],
-)  # fmt: skip
-def test_a_misspelled_attribute(name, meant):
-    instance = FakeInstance()
-    policy = type("Misspelled", (Backfill,), {name: ("bank",)})
-    if meant is None:
-        instance.load(policy)
-    else:
-        with pytest.raises(
-            SchedulerErrors, match=rf"Misspelled\.{name} is never used: is {meant} meant"
-        ):
-            instance.load(policy)
+    "name, value, meant",
+    [
+        *[(name, lambda self: None, "schedule()") for name in ("shedule", "schedul")],
+        ("forcast", lambda self: None, "forecast()"),
+        ("prioritise", lambda self: None, "prioritize()"),
+        ("resource_updated", lambda self: None, "resource_update()"),
+        ("ressource_update", lambda self: None, "resource_update()"),
+        *[(name, lambda self: None, None) for name in ("_start", "allocate", "_shedule")],
+        ("queue_dept", "bank", "queue_depth"),
+        ("keep_attribute", ("bank",), "keep_attributes"),
+        ("predicts", ("bank",), "predict"),
+        ("mine", ("bank",), None),
+    ],
+)
+def test_a_misspelled_override_or_attribute(name, value, meant):
+    instance = FakeInstance(check_errors=False)
+    base = Scheduler if callable(value) else Backfill
+    instance.load(type("Misspelled", (base,), {name: value}))
+    expected = [] if meant is None else [f"is {meant} meant"]
+    assert [re.search("is [^ ]+ meant", text)[0] for text in instance.errors] == expected
+    assert all(text.startswith(f"Misspelled.{name}") for text in instance.errors)
 
 
 RULES_MISTAKES = {
@@ -127,42 +120,53 @@ def test_a_list_of_statistics_may_be_a_generator(tmp_path):
     assert instance.request("sched.stats", {})["seen"] == [7]
 
 
-def test_a_method_that_is_called_is_not_misspelled():
-    class Mine(Scheduler):
-        def schedule(self):
-            self.shedule()
+class CallsItsMethod(Scheduler):
+    def schedule(self):
+        self.shedule()
 
-        def shedule(self):
-            pass
-
-    FakeInstance().load(Mine)
+    def shedule(self):
+        pass
 
 
-def test_an_override_may_require_arguments_that_the_library_always_gives():
-    class Mine(Backfill):
-        def predicted(self, job):
-            return job.resource_request.duration / 2
+class RequiresWhatIsAlwaysGiven(Backfill):
+    def predicted(self, job):
+        return job.resource_request.duration / 2
 
-        def free(self, jobid, R, final):
-            super().free(jobid, R, final)
+    def free(self, jobid, R, final):
+        super().free(jobid, R, final)
 
-        def why(self, job, facts):
-            return super().why(job, facts)
+    def why(self, job, facts):
+        return super().why(job, facts)
 
-    instance = FakeInstance()
-    instance.load(Mine)
+
+class UsesGenerators(Fifo):
+    def schedule(self):
+        for _ in self.start_in_order():
+            list(self.start_in_order())
+            yield from self.start_in_order()
+
+
+class VariableNamedAsAGenerator(Backfill):
+    def forecast(self):
+        reasons = "none"
+        self.log.info(reasons)
+        return super().forecast()
+
+
+class HelperOfANameThatItsBaseLacks(Scheduler):
+    def start(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [CallsItsMethod, RequiresWhatIsAlwaysGiven, UsesGenerators, VariableNamedAsAGenerator, HelperOfANameThatItsBaseLacks],
+)  # fmt: skip
+def test_no_mistake(policy):
+    instance = loaded(policy)
     instance.submit(nodes=1, duration=60)
     instance.advance(100)
-
-
-def test_a_generator_that_is_used_is_not_dropped():
-    class Mine(Fifo):
-        def schedule(self):
-            for _ in self.start_in_order():
-                list(self.start_in_order())
-                yield from self.start_in_order()
-
-    FakeInstance().load(Mine)
+    assert not [text for level, text in instance.log if level <= 4]
 
 
 @pytest.mark.parametrize("name", ["pending", "running", "facts", "history"])
@@ -180,29 +184,11 @@ def test_a_name_of_the_library_that_is_assigned_to(name):
         FakeInstance().load(Mine)
 
 
-def test_a_helper_of_a_name_that_its_base_lacks_is_no_mistake():
-    class Mine(Scheduler):  # which has no start()
-        def start(self):
-            pass
-
-    assert list(overridden(Mine)) == []
-
-
 def test_overridable_names_exist_and_are_documented():
     page = (Path(__file__).resolve().parents[3] / "doc" / "guide" / "overriding.rst").read_text()
     known = {name for base in Backfill.__mro__ for name in vars(base)}
     assert OVERRIDABLE <= known
     assert {name for name in OVERRIDABLE if f"``{name}" not in page} == set()
-
-
-def test_a_variable_with_the_name_of_a_generator_is_none():
-    class Told(Backfill):
-        def forecast(self):
-            reasons = "none"
-            self.log.info(reasons)
-            return super().forecast()
-
-    FakeInstance().load(Told)
 
 
 def test_a_latest_start_that_is_not_asked_for():
@@ -211,6 +197,5 @@ def test_a_latest_start_that_is_not_asked_for():
         ((), ["Latest.latest_start() is not called: it needs promise=all"]),
         (("promise=all",), []),
     ]:
-        instance = FakeInstance()
-        instance.load(kind, *args)
+        instance = loaded(kind, *args)
         assert [text for level, text in instance.log if level <= 4] == said

@@ -50,20 +50,41 @@ def schedule(*lines):
 
 def answers(what):
     """A policy that does this with each job of its queue."""
-    return schedule("while self._queue:", "    job = self._queue.pop(0)", f"    {what}")
+    names = (
+        "job = self._queue.pop(0)",
+        "request, alloc = job.request, lambda: self.resources.alloc(job.jobid, job.resource_request)",
+        what,
+    )
+    return schedule("while self._queue:", *(f"    {line}" for line in names))
 
 
 def responds(payload):
-    return answers(f"self.handle.respond(job.request.msg, {payload})")
+    return answers(f"self.handle.respond(request.msg, {payload})")
 
 
 def succeeds(R):
-    return answers(f"job.request.success({R})")
+    return answers(f"request.success({R})")
 
 
 def defines(*lines):
     """A backfilling policy that overrides something."""
     return module("\n".join(lines), "Backfill")
+
+
+def at_init(line):
+    """A backfilling policy that does this when it has been set up."""
+    return defines("def __init__(self, h, *args):", "    super().__init__(h, *args)", f"    {line}")
+
+
+def for_each_job(deed):
+    """A backfilling policy that does this with each pending job ahead of a pass."""
+    loop = f"    for job in self.pending_jobs(): {deed}"
+    return defines("def schedule(self):", loop, "    return super().schedule()")
+
+
+def with_pool(member):
+    """A backfilling policy with a class of pools that has this member."""
+    return defines("class Odd(ResourcePool):", f"    {member}", "pool_class = Odd")
 
 
 def with_rule(method):
@@ -97,41 +118,25 @@ MISTAKES = {
     "an answer without a type": (responds("{'id': job.jobid}"), "malformed .*: type: expected 0 to 3"),
     "an answer of an unknown type": (responds("{'id': job.jobid, 'type': 9}"), "malformed .*: type: expected 0 to 3"),
     "an answer without a job": (responds("{'type': 2}"), "malformed .*: id: expected a job id"),
-    "annotations that are none": (
-        responds("{'id': job.jobid, 'type': 1, 'annotations': 'x'}"), "malformed .*: annotations: expected an object",
-    ),
+    "annotations that are none": (responds("{'id': job.jobid, 'type': 1, 'annotations': 'x'}"), "malformed .*: annotations: expected an object"),
     "a list for an answer": (responds("[1]"), "malformed .*: expected an object"),
     "an answer that is no JSON": (responds("'{'"), "malformed sched.alloc response"),
-    "an error for an answer": (
-        answers("self.handle.respond_error(job.request.msg, 22, 'not today')"), "job-manager: sched.alloc: not today",
-    ),
-    "no reason": (answers("job.request.deny(None)"), "denied, and its user is not told why"),
+    "an error for an answer": (answers("self.handle.respond_error(request.msg, 22, 'not today')"), "job-manager: sched.alloc: not today"),
+    "no reason": (answers("request.deny(None)"), "denied, and its user is not told why"),
     "two refusals": (
-        answers("self.alloc_deny(job.request.msg, 'no'); self.alloc_deny(job.request.msg, 'no')"),
+        answers("self.alloc_deny(request.msg, 'no'); self.alloc_deny(request.msg, 'no')"),
         "it has no open request: a request is answered once, and nothing follows the answer",
     ),
     "two successes": (
-        answers("one = self.resources.alloc(job.jobid, job.resource_request); job.request.success(one); job.request.success(one)"),
+        answers("one = alloc(); request.success(one); request.success(one)"),
         "success of a request that is succeeded: it is answered once",
     ),
-    "a refusal after success": (
-        answers("job.request.success(self.resources.alloc(job.jobid, job.resource_request)); job.request.deny('no')"),
-        "deny of a request that is succeeded: it is answered once",
-    ),
-    "a success after a refusal": (
-        answers("job.request.deny('no'); job.request.success(self.resources)"),
-        "success of a request that is denied: it is answered once",
-    ),
-    "two allocations": (
-        answers("[self.resources.alloc(job.jobid, job.resource_request) for _ in range(2)]"), "already has an allocation",
-    ),
-    "an allocation that is not answered": (
-        answers("self.resources.alloc(job.jobid, job.resource_request)"), "InsufficientResources",
-    ),
-    "an annotation that is no JSON": (answers("self.alloc_annotate(job.request.msg, {'a': {1}})"), "not JSON serializable"),
-    "an annotation of a start that is no JSON": (
-        answers("job.request.success(self.resources.alloc(job.jobid, job.resource_request), {'a': {1}})"), "not JSON serializable",
-    ),
+    "a refusal after success": (answers("request.success(alloc()); request.deny('no')"), "deny of a request that is succeeded: it is answered once"),
+    "a success after a refusal": (answers("request.deny('no'); request.success(alloc())"), "success of a request that is denied: it is answered"),
+    "two allocations": (answers("[alloc() for _ in range(2)]"), "already has an allocation"),
+    "an allocation that is not answered": (answers("alloc()"), "InsufficientResources"),
+    "an annotation that is no JSON": (answers("self.alloc_annotate(request.msg, {'a': {1}})"), "not JSON serializable"),
+    "an annotation of a start that is no JSON": (answers("request.success(alloc(), {'a': {1}})"), "not JSON serializable"),
     "text is yielded": (schedule("yield 'text'"), "'text' was yielded: expected a plain yield, or seconds to pause"),
     "a yield is told with its line": (schedule("yield 'text'"), r"in schedule\n.* yield 'text'"),
     "a list is yielded": (schedule("yield [1]"), "was yielded: expected a plain yield"),
@@ -157,9 +162,7 @@ MISTAKES = {
     "a generator that returns another": (
         defines("def schedule(self):", "    yield", "    return super().schedule()"), r"schedule\(\) was returned by a generator: write `yield from`",
     ),
-    "reasons that are dropped": (
-        defines("def forecast(self): self.reasons()"), r"does nothing by reasons\(\), a generator: return it",
-    ),
+    "reasons that are dropped": (defines("def forecast(self): self.reasons()"), r"does nothing by reasons\(\), a generator: return it"),
     "a free() with a yield": (
         defines("def free(self, jobid, R, final):", "    super().free(jobid, R, final)", "    yield"), r"Mine.free\(\) is never run: a `yield` makes it a generator",
     ),
@@ -176,20 +179,17 @@ MISTAKES = {
         defines("def alloc(self, request, jobid, *others): self.seen = jobid"), r"Mine.alloc\(\) does not use its request: the job is not answered",
     ),
     "a name instead of names": (defines("keep_attributes = 'bank'"), r"Mine.keep_attributes='bank': expected names in a tuple: \('bank',\)"),
-    "the class of a rule": (
-        defines("def __init__(self, h, *args):", "    super().__init__(h, *args)", "    self.add_rule(AdmissionRule)"),
-        r"add_rule\(\): expected an AdmissionRule, got <class",
-    ),
+    "the class of a rule": (at_init("self.add_rule(AdmissionRule)"), r"add_rule\(\): expected an AdmissionRule, got <class"),
     "a misspelled hook": (defines("def resource_updatd(self): pass"), r"is resource_update\(\) meant"),
     "a misspelled method of a rule": (with_rule("def chek(self, job): pass"), r"is check\(\) meant"),
     "letters in another order": (with_rule("def chekc(self, job): pass"), r"is check\(\) meant"),
     "a misspelled hook of a pool": (
-        defines("class Coldest(ResourcePool):", "    def _sort_candidate(self, candidates): pass", "pool_class = Coldest"),
-        r"Coldest._sort_candidate\(\) is never called: is _sort_candidates\(\) meant",
+        with_pool("def _sort_candidate(self, candidates): pass"),
+        r"Odd._sort_candidate\(\) is never called: is _sort_candidates\(\) meant",
     ),
     "implementations of a pool without the underscore": (
-        defines("class Coldest(ResourcePool): impl_map = {1: ResourcePool}", "pool_class = Coldest"),
-        r"Coldest.impl_map is never used: is _impl_map meant",
+        with_pool("impl_map = {1: ResourcePool}"),
+        r"Odd.impl_map is never used: is _impl_map meant",
     ),
     "a misspelled method of a placement": (
         defines(
@@ -203,23 +203,23 @@ MISTAKES = {
         r"Nearest.candidate\(\) is never called: is candidates\(\) meant",
     ),
     "a hook of a pool without its underscore": (
-        defines("class Coldest(ResourcePool):", "    def sort_candidates(self, candidates): pass", "pool_class = Coldest"),
-        r"Coldest.sort_candidates\(\) is never called: is _sort_candidates\(\) meant",
+        with_pool("def sort_candidates(self, candidates): pass"),
+        r"Odd.sort_candidates\(\) is never called: is _sort_candidates\(\) meant",
     ),
     "a free() of a pool without super()": (
-        defines("class Odd(ResourcePool):", "    def free(self, jobid, R=None, final=False): pass", "pool_class = Odd"),
+        with_pool("def free(self, jobid, R=None, final=False): pass"),
         r"Odd.free\(\) does not call super\(\).free\(\): resources stay",
     ),
     "a mark_down() of a pool without super()": (
-        defines("class Odd(ResourcePool):", "    def mark_down(self, ids): self.log = ids", "pool_class = Odd"),
+        with_pool("def mark_down(self, ids): self.log = ids"),
         r"Odd.mark_down\(\) does not call super\(\).mark_down\(\): jobs start on ranks that are down",
     ),
     "a choice by what the pool has counted": (
-        defines("class Odd(ResourcePool):", "    def _select_resources(self, candidates, request): return [], 0", "pool_class = Odd"),
+        with_pool("def _select_resources(self, candidates, request): return [], 0"),
         r"pool class Odd: no place for [ƒf]\w+ even with all resources free.*: a hook or placement may depend on its arguments alone",
     ),
     "a copy that is none": (
-        defines("class Odd(ResourcePool):", "    def copy(self): return self", "pool_class = Odd"),
+        with_pool("def copy(self): return self"),
         r"Odd.copy\(\) does not call super\(\).copy\(\): what is tried on a copy changes the pool itself",
     ),
     "options of a pool in a list": (defines("pool_kwargs = ['spread']"), r"pool_kwargs=\['spread'\]: expected a dict"),
@@ -236,14 +236,11 @@ MISTAKES = {
         defines("def __init__(self, h, *args): super().__init__(h, args)"), r"argument \(\): expected text: super\(\).__init__\(h, \*args\)",
     ),
     "a priority of a queued job": (
-        defines("def schedule(self):", "    for job in self.pending_jobs(): job.priority = 3", "    return super().schedule()"),
+        for_each_job("job.priority = 3"),
         r"priority of [ƒf]\w+: set while it is queued: override order\(\), and call reorder\(\)",
     ),
-    "text for annotations": (answers("job.request.annotate('soon')"), r"annotate\(\): expected a dict, got 'soon'"),
-    "a value for a function": (
-        defines("def __init__(self, h, *args):", "    super().__init__(h, *args)", "    self.checkpoint('use', {}, print)"),
-        r"checkpoint\('use'\): expected two functions, to dump and to load",
-    ),
+    "text for annotations": (answers("request.annotate('soon')"), r"annotate\(\): expected a dict, got 'soon'"),
+    "a value for a function": (at_init("self.checkpoint('use', {}, print)"), r"checkpoint\('use'\): expected two functions, to dump and to load"),
     "a run time as text": (
         defines("def order(self, job): return self.expected_run(job)", "def predicted(self, job): return '5m'"),
         r"predicted run time of [ƒf]\w+ is '5m': expected a number",
@@ -256,15 +253,12 @@ MISTAKES = {
         r"latest_start of [ƒf]\w+ is 3600: expected seconds since the epoch",
     ),
     "an estimate since now": (
-        defines("def schedule(self):", "    for job in self.pending_jobs(): self.show_estimate(job, 60)", "    return super().schedule()"),
+        for_each_job("self.show_estimate(job, 60)"),
         r"show_estimate\([ƒf]\w+, 60\): expected seconds since the epoch: self.now\(\) \+ seconds",
     ),
-    "a number for a reason": (
-        defines("def schedule(self):", "    for job in self.pending_jobs(): self.show_reason(job, 5)", "    return super().schedule()"),
-        r"show_reason\([ƒf]\w+, 5\): expected text or None",
-    ),
+    "a number for a reason": (for_each_job("self.show_reason(job, 5)"), r"show_reason\([ƒf]\w+, 5\): expected text or None"),
     "feasibility as a value": (
-        defines("class Odd(ResourcePool):", "    def _check_feasibility(self, request): return False", "pool_class = Odd"),
+        with_pool("def _check_feasibility(self, request): return False"),
         r"_check_feasibility\(\) returned False: expected nothing, or an InfeasibleRequest that is raised",
     ),
     "a name of the library": (defines("def pending(self): pass"), r"Mine.pending takes the place of \w+.pending"),
@@ -272,9 +266,7 @@ MISTAKES = {
     "None for an order": (defines("def order(self, job): pass"), "order.. returned None, which cannot be sorted"),
     "an order that raises": (defines("def order(self, job): return job.nothing"), "no attribute 'nothing'"),
     "a signature without a hash": (with_rule("def signature(self, job): return [1]"), r"signature.. returned \[1\]: expected something that can be hashed"),
-    "a rule without super()": (
-        with_rule("def __init__(self, host): self.mine = 0"), r"Odd.__init__\(\) does not call super\(\).__init__\(\)",
-    ),
+    "a rule without super()": (with_rule("def __init__(self, host): self.mine = 0"), r"Odd.__init__\(\) does not call super\(\).__init__\(\)"),
     "an attribute of a rule with the name of a method": (
         with_rule("def __init__(self, host): super().__init__(host); self.start = {}"), "self.start={} takes the place of the method start",
     ),
@@ -291,12 +283,8 @@ MISTAKES = {
     "an alloc() with other arguments": (defines("def alloc(self, request): pass"), r"Mine.alloc\(\) cannot be called .*: too many positional"),
     "a mod_main() that raises": (module("pass", main="raise KeyError('my own mistake')"), "KeyError: 'my own mistake'"),
     "a class that is not given the handle": (module("pass", main="Mine().run()"), "missing 1 required positional argument: 'h'"),
-    "an argument that is refused": (
-        module("def __init__(self, h, *args):\n    raise ValueError('my own mistake')"), "my own mistake",
-    ),
-    "an __init__() without super()": (
-        module("def __init__(self, h, *args):\n    pass"), r"Mine.__init__\(\) does not call super\(\).__init__\(\)",
-    ),
+    "an argument that is refused": (module("def __init__(self, h, *args):\n    raise ValueError('my own mistake')"), "my own mistake"),
+    "an __init__() without super()": (module("def __init__(self, h, *args):\n    pass"), r"Mine.__init__\(\) does not call super\(\).__init__\(\)"),
     "no run()": (module("pass", main="Mine(h, *args)"), r"mod_main\(\)"),
     "an import that is not there": ("import no_such_thing", "No module named 'no_such_thing'"),
     "a module that is no Python": ("def schedule(:", "SyntaxError"),

@@ -15,20 +15,7 @@ from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.projection import fork
 from flux.scheduler.projection import odds as odds_module
 from flux.scheduler.projection.fork import Projections
-from flux.scheduler.projection.odds import (
-    BURST_S,
-    JOBS_OF_ALL,
-    LEAST_JOBS,
-    LEAST_PLAYS,
-    LEAST_WIDTH_S,
-    MAX_MISSES,
-    PLAYS,
-    UNKNOWN_MISS,
-    Calibration,
-    Draws,
-    Played,
-    RunShares,
-)
+from flux.scheduler.projection.odds import Calibration, Draws, Played, RunShares
 from flux.scheduler.projection.player import SECONDS_PER_STEP
 from flux.scheduler.requests import RunningJob
 
@@ -105,7 +92,7 @@ def test_memory_is_bounded_and_keeps_the_users_whose_jobs_ended_last(monkeypatch
     stored = shares.stored()
     assert [userid for userid, _, _ in stored] == [3, 1, 4]
     assert {len(known) for _, _, known in stored} == {odds_module.JOBS_PER_USER}
-    assert len(next(shares.representative(9, True))) == JOBS_OF_ALL
+    assert len(next(shares.representative(9, True))) == odds_module.JOBS_OF_ALL
 
 
 # -- calibration -----------------------------------------------------------------------------------
@@ -115,7 +102,7 @@ def calibrated(*misses):
     """One that has learnt misses, of a user each. All odds have a width of 1000 s."""
     calibration = Calibration()
     for userid, miss in enumerate(misses):
-        played = Played(5000.0, 5000.0 + 1000.0 - LEAST_WIDTH_S)
+        played = Played(5000.0, 5000.0 + 1000.0 - odds_module.LEAST_WIDTH_S)
         calibration.learn(userid, 0.0, played, 5000.0 + 1000.0 * miss)
     return calibration
 
@@ -143,10 +130,10 @@ def test_misses_move_the_answers(misses, limits, likely, safe):
 
 def test_old_misses_are_forgotten():
     calibration = Calibration()
-    for hour in range(MAX_MISSES + 5):
-        calibration.learn(1, hour * BURST_S, Played(0.0, 0.0), 0.0)
+    for hour in range(odds_module.MAX_MISSES + 5):
+        calibration.learn(1, hour * odds_module.BURST_S, Played(0.0, 0.0), 0.0)
     stored = calibration.stored()
-    assert len(calibration) == len(stored) == MAX_MISSES and stored[0][1] == 5
+    assert len(calibration) == len(stored) == odds_module.MAX_MISSES and stored[0][1] == 5
 
 
 @pytest.mark.parametrize(
@@ -179,10 +166,6 @@ def busy(policy=Fifo, *args, shares=(50.0,) * 8, userid=7, **keys):
     return rig
 
 
-def explained(rig, jobid):
-    return rig.answer("explain", id=jobid)["jobs"][0]
-
-
 @pytest.mark.parametrize("policy", ["sched-fifo", "sched-simple", "sched-backfill"])
 def test_when_says_the_likely_start_beside_the_latest(policy):
     rig = busy(policy)
@@ -200,7 +183,7 @@ def test_when_says_the_likely_start_beside_the_latest(policy):
 
 def test_behind_a_job_without_a_limit_a_start_may_be_likely():
     rig = Rig(R(1, 4), Fifo)
-    for _ in range(LEAST_JOBS):
+    for _ in range(odds_module.LEAST_JOBS):
         rig.sched.odds.shares.learn(0, math.inf, 40.0)
     rig.alloc(1, jobspec(4))
     begun = rig.success(1)["R"]["execution"]["starttime"]
@@ -208,13 +191,13 @@ def test_behind_a_job_without_a_limit_a_start_may_be_likely():
     assert (answer["verdict"], answer["start"]) == ("unknown", None)
     assert answer["reason"] == "a job without a time limit is in the way"
     assert answer["t_likely"] == begun + 40
-    assert answer["t_p90"] == begun + 40 + UNKNOWN_MISS * LEAST_WIDTH_S
+    assert answer["t_p90"] == begun + 40 + odds_module.UNKNOWN_MISS * odds_module.LEAST_WIDTH_S
 
 
 @pytest.mark.parametrize("left, likely", [(3000, 1000), (1001, None), (900, None)])
 def test_no_start_is_likely_after_the_instance_has_ended(left, likely):
     rig = Rig(R(1, 4), Fifo)
-    for _ in range(LEAST_JOBS):
+    for _ in range(odds_module.LEAST_JOBS):
         rig.sched.odds.shares.learn(0, math.inf, 1000.0)
     rig.resource.update(expiration=rig.now + left)
     rig.alloc(1, jobspec(4))
@@ -223,43 +206,37 @@ def test_no_start_is_likely_after_the_instance_has_ended(left, likely):
     assert answer["reason"] == "the instance ends before it could start"
     assert answer["t_likely"] == (likely and begun + likely)
     rig.alloc(2, jobspec(4))
-    assert explained(rig, 2)["t_likely"] == answer["t_likely"]
+    assert rig.explain(2)["t_likely"] == answer["t_likely"]
 
 
-def test_explain_shows_the_played_times_and_their_correction():
+def test_explain_shows_the_played_times_and_their_correction_until_they_have_passed():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
     line = rig.answer("explain", all=True)["jobs"][0]
     assert line["t_likely"] is line["t_p90"] is None  # no user has asked about it
     likely = rig.begun + 50
     odds = {"t_likely": likely, "t_p90": likely, "t_limits": rig.begun + 100, "misses": 0}
-    for seen in (explained(rig, 2), rig.answer("explain", all=True)["jobs"][0]):
+    for seen in (rig.explain(2), rig.answer("explain", all=True)["jobs"][0]):
         assert (seen["t_likely"], seen["t_p90"]) == (likely, rig.begun + 100)
         assert seen.get("odds", odds) == odds
-
-
-def test_a_likely_start_that_has_passed_is_now():
-    rig = busy()
-    rig.alloc(2, SPEC, userid=7)
-    assert explained(rig, 2)["t_likely"] == rig.begun + 50
     rig.wait(55)
-    for seen in (explained(rig, 2), rig.answer("explain", all=True)["jobs"][0]):
+    for seen in (rig.explain(2), rig.answer("explain", all=True)["jobs"][0]):
         assert (seen["t_likely"], seen["t_p90"]) == (rig.now, rig.begun + 100)
 
 
 def test_the_first_answer_is_compared_with_the_start():
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
-    explained(rig, 2)
+    rig.explain(2)
     rig.wait(70)
-    explained(rig, 2)  # by now it is another answer
+    rig.explain(2)  # by now it is another answer
     rig.free(1)
     start = rig.success(2)["R"]["execution"]["starttime"]
     ((userid, _, miss),) = rig.sched.odds.calibration.stored()
-    assert (userid, miss) == (7, round((start - rig.begun - 50) / LEAST_WIDTH_S, 3))
+    assert (userid, miss) == (7, round((start - rig.begun - 50) / odds_module.LEAST_WIDTH_S, 3))
     # A job that leaves without a start says nothing.
     rig.alloc(3, SPEC, userid=8)
-    explained(rig, 3)
+    rig.explain(3)
     rig.cancel(3, wait=0)
     assert len(rig.sched.odds.calibration) == 1
 
@@ -269,8 +246,10 @@ def test_a_promise_is_kept_so_odds_are_not_beyond_it():
     rig.alloc(2, SPEC, userid=7)
     assert rig.shown(2)["t_estimate_kind"] == "promised"
     for userid in range(9):  # they started long after they were said to
-        rig.sched.odds.calibration.learn(userid, 0.0, Played(0.0, 0.0), 100 * LEAST_WIDTH_S)
-    job = explained(rig, 2)
+        rig.sched.odds.calibration.learn(
+            userid, 0.0, Played(0.0, 0.0), 100 * odds_module.LEAST_WIDTH_S
+        )
+    job = rig.explain(2)
     assert job["t_likely"] == job["t_p90"] == job["t_estimate"] == rig.begun + 100
     assert job["odds"]["t_p90"] == rig.begun + 50
 
@@ -300,7 +279,7 @@ def test_off_nothing_is_learnt_kept_or_answered():
     rig.alloc(2, SPEC, userid=7)
     answer = rig.answer("when", jobspec=SPEC)
     assert answer["start"] == rig.begun + 200 and answer["t_likely"] is answer["t_p90"] is None
-    assert "odds" not in explained(rig, 2)
+    assert "odds" not in rig.explain(2)
     before = rig.sched.odds.shares.stored()
     rig.free(1, wait=0)
     assert rig.sched.odds.shares.stored() == before
@@ -314,14 +293,18 @@ def test_off_nothing_is_learnt_kept_or_answered():
 def test_the_learnt_is_there_after_a_reload():
     rig = busy("sched-fifo")
     rig.alloc(2, SPEC, userid=7)
-    explained(rig, 2)
+    rig.explain(2)
     rig.free(1, after=80, wait=0)
     kept = list(rig.sched.odds.text())
     rig.reload("sched-fifo")
     assert list(rig.sched.odds.text()) == kept
     stored = json.loads("".join(kept))
     assert stored["misses"] == [
-        [7, rig.begun // BURST_S, pytest.approx(30 / LEAST_WIDTH_S, abs=2e-3)]
+        [
+            7,
+            rig.begun // odds_module.BURST_S,
+            pytest.approx(30 / odds_module.LEAST_WIDTH_S, abs=2e-3),
+        ]
     ]
     assert stored["shares"] == [[7, True, [0.5] * 8 + [pytest.approx(0.8, abs=0.01)]]]
 
@@ -331,8 +314,8 @@ def test_the_memory_is_bounded():
     for userid in range(odds_module.MAX_USERS + 100):
         for job in range(odds_module.JOBS_PER_USER + 10):
             odds.shares.learn(userid, 3.0, 1.0 + job / 100)
-    for hour in range(MAX_MISSES + 100):
-        odds.calibration.learn(1 << 30, hour * BURST_S, Played(0.0, 1.0), 1e6)
+    for hour in range(odds_module.MAX_MISSES + 100):
+        odds.calibration.learn(1 << 30, hour * odds_module.BURST_S, Played(0.0, 1.0), 1e6)
     parts = list(odds.text())
     assert sum(map(len, parts)) < 600_000 and max(map(len, parts)) < 50_000
 
@@ -368,16 +351,16 @@ def plays(monkeypatch):
 def test_a_question_costs_so_many_plays_and_the_same_again_none(plays, outdate):
     rig = busy()
     rig.alloc(2, SPEC, userid=7)
-    explained(rig, 2)
+    rig.explain(2)
     (question, answer) = [one for one in plays if one != ("estimates", False)][-2:]
-    assert question == ("estimates", True) and len(answer["plays"]) == PLAYS
+    assert question == ("estimates", True) and len(answer["plays"]) == odds_module.PLAYS
     before = len(plays)
-    explained(rig, 2)
+    rig.explain(2)
     rig.answer("explain", all=True)
     assert len(plays) == before
     outdate(rig)
     before = plays.count(("estimates", True))
-    explained(rig, 2)
+    rig.explain(2)
     assert plays.count(("estimates", True)) == before + 1
 
 
@@ -400,14 +383,14 @@ def test_a_play_makes_so_many_steps_at_most(monkeypatch, plays):
     assert plays[-1]["took"] <= 2.0 + 3 * (0.1 + 64 * SECONDS_PER_STEP)
     # Where it does not start by limits in the time of a play, none with drawn run times is made.
     monkeypatch.setattr("flux.scheduler.projection.player.PLAY_SECONDS", 0.1)
-    for answer in (rig.answer("when", jobspec=SPEC), explained(rig, 299)):
+    for answer in (rig.answer("when", jobspec=SPEC), rig.explain(299)):
         assert answer["t_likely"] is None and plays[-1]["plays"] == []
 
 
 def test_a_question_makes_fewer_plays_when_time_is_short(monkeypatch, plays):
     rig = busy()
     rig.arrive(2, SPEC, userid=7)
-    for seconds, made in ((0.0, LEAST_PLAYS), (1e9, PLAYS)):
+    for seconds, made in ((0.0, odds_module.LEAST_PLAYS), (1e9, odds_module.PLAYS)):
         monkeypatch.setattr(fork, "ODDS_SECONDS", seconds)
         answer = rig.answer("when", jobspec=SPEC)
         assert len(plays[-1]["plays"]) == made and answer["t_likely"] == rig.begun + 100

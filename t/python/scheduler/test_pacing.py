@@ -103,10 +103,9 @@ def test_a_pass_over_a_queue_that_emptied_is_closed():
                 self.ended = True
 
     rig = Rig(R(1, 1), Slow)
-    sched = rig.sched
     rig.arrive(1)
     rig.cancel(1, wait=0)
-    assert sched.ended
+    assert rig.sched.ended
 
 
 def test_a_yielded_number_is_a_wait():
@@ -118,9 +117,9 @@ def test_a_yielded_number_is_a_wait():
                 self.times.append(self.now())
 
     rig = Rig(R(1, 1), Patient)
-    sched = rig.sched
     rig.arrive(1, wait=10)
-    steps = [later - sooner for sooner, later in zip(sched.times, sched.times[1:])]
+    times = rig.sched.times
+    steps = [later - sooner for sooner, later in zip(times, times[1:])]
     assert steps == [2.5, 0.0, 0.5, 0.0]
 
 
@@ -139,10 +138,9 @@ def test_a_generator_that_will_not_close_is_counted():
                     yield 2
 
     rig = Rig(R(1, 1), Stubborn)
-    sched = rig.sched
     rig.arrive(1)
     rig.arrive(2, wait=1)
-    assert sched.stats_get()["errors"] == 1
+    assert rig.sched.stats_get()["errors"] == 1
 
 
 # -- forecasts -------------------------------------------------------------------------------------

@@ -26,8 +26,7 @@ def test_every_name_that_it_may_call_is_there():
     names = re.findall(r"^   \* - (.*)$", calls, re.M)
     instance = FakeInstance()
     policy = instance.load(Backfill)
-    job = instance.submit(nodes=1)
-    job = instance.submit(nodes=1)
+    _, job = instance.submit(nodes=1), instance.submit(nodes=1)
     instance.run_until_idle()
     pending = policy.pending(job.id)
     found = 0
@@ -39,13 +38,8 @@ def test_every_name_that_it_may_call_is_there():
             where = getattr(where, part)
         found += 1
     assert found >= 40
-    public = {
-        name
-        for base in Backfill.__mro__
-        if base.__module__.startswith("flux.scheduler")
-        for name in vars(base)
-        if not name.startswith("_")
-    }
+    bases = [base for base in Backfill.__mro__ if base.__module__.startswith("flux.scheduler")]
+    public = {name for base in bases for name in vars(base) if name[0] != "_"}
     # The number of names that an author neither calls nor defines.
     assert len([name for name in public - OVERRIDABLE if f"``{name}" not in page]) <= 20
 
@@ -104,9 +98,8 @@ def test_a_checkpoint_that_would_not_be_loaded_is_refused():
     instance.submit(duration=10)
     instance.advance(20)
     (text,) = instance.errors
-    assert text.endswith(
-        "checkpoint.sched-mine: stored values have been loaded: make it in __init__()"
-    )
+    said = "checkpoint.sched-mine: stored values have been loaded: make it in __init__()"
+    assert text.endswith(said)
 
 
 @pytest.mark.parametrize("tells", [True, False])

@@ -76,68 +76,67 @@ def test_a_request_without_its_jobspec_has_no_attributes(request_):
     assert SystemAttributes.of_job(job).queue is None
 
 
-def test_a_pool_that_forgets_to_return_the_request_costs_its_job():
-    class Forgetful(ResourcePool):
-        def parse_resource_request(self, jobspec):
-            super().parse_resource_request(jobspec)
-
-    class Policy(Backfill):
-        pool_class = Forgetful
-
-    instance = loaded(Policy, check_errors=False)
-    jobs = [instance.submit(duration=10) for _ in range(2)]
-    instance.advance(1)
-    assert all("parse_resource_request() returned None" in job.note for job in jobs)
-
-
-@pytest.mark.parametrize("base", [ResourcePool, Rv1Pool])
-@pytest.mark.parametrize("policy", [Fifo, Backfill])
-def test_an_alloc_that_forgets_to_return_the_allocation_costs_its_job(policy, base):
-    class Odd(base):
+def forgets_the_allocation(base):
+    class Forgetful(base):
         def alloc(self, jobid, request):
             alloc = super().alloc(jobid, request)
-            if jobid != 2:
-                return alloc
+            return None if request.duration == 7 else alloc
 
-    instance = loaded(type("Mine", (policy,), {"pool_class": Odd}), check_errors=False)
-    jobs = [instance.submit(nodes=1, duration=60) for _ in range(3)]
-    instance.advance(200)
-    assert [job.result for job in jobs] == ["completed", "failed", "completed"]
-    assert "got None" in jobs[1].note or "returned None: expected a pool" in jobs[1].note
-    assert len(instance.errors) == 1
+    return Forgetful
 
 
-@pytest.mark.parametrize("policy", [Fifo, Backfill])
-def test_a_request_that_cannot_be_hashed_costs_its_job(policy):
-    class Odd(ResourcePool):
-        def parse_resource_request(self, jobspec):
-            if jobspec["attributes"]["system"]["duration"] == 7:
-                return {"nnodes": 1}
-            return super().parse_resource_request(jobspec)
-
-    instance = loaded(type("Mine", (policy,), {"pool_class": Odd}), check_errors=False)
-    jobs = [instance.submit(nodes=1, duration=seconds) for seconds in (60, 7, 60)]
-    instance.advance(200)
-    assert [job.result for job in jobs] == ["completed", "failed", "completed"]
-    assert jobs[1].note.endswith("expected a request that can be hashed")
-    (text,) = instance.errors
-    assert text.endswith(jobs[1].note.partition(": ")[2])
+class ForgetsTheRequest(ResourcePool):
+    def parse_resource_request(self, jobspec):
+        request = super().parse_resource_request(jobspec)
+        return None if request.duration == 7 else request
 
 
-def test_a_placement_that_raises_when_a_job_is_queued_costs_that_job():
-    class Odd(Placement):
+class CannotBeHashed(ResourcePool):
+    def parse_resource_request(self, jobspec):
+        request = super().parse_resource_request(jobspec)
+        return {"nnodes": 1} if request.duration == 7 else request
+
+
+class NoCandidates(ResourcePool):
+    class placement(Placement):
         def candidates(self, index, shape, eligible):
-            if shape.slot_size != 3:
-                return super().candidates(index, shape, eligible)
+            return None if shape.slot_size == 3 else super().candidates(index, shape, eligible)
 
-    class Pool(ResourcePool):
-        placement = Odd()
+    placement = placement()
 
-    instance = loaded(type("Mine", (Backfill,), {"pool_class": Pool}), cores=4, check_errors=False)
-    jobs = [instance.submit(slots=1, cores=cores, duration=60) for cores in (2, 3, 2)]
+
+class Breaks(Rv1Pool):
+    def _select_resources(self, candidates, request):
+        if request.slot_size == 3:
+            raise KeyError("bug in the pool")
+        return super()._select_resources(candidates, request)
+
+
+MISTAKES = [
+    (forgets_the_allocation(ResourcePool), "expected an allocation of the pool, got None"),
+    (forgets_the_allocation(Rv1Pool), "alloc() returned None: expected a pool"),
+    (ForgetsTheRequest, "parse_resource_request() returned None"),
+    (CannotBeHashed, "expected a request that can be hashed"),
+    (Breaks, "error: KeyError: 'bug in the pool'"),
+]
+
+
+@pytest.mark.parametrize(
+    "policy, pool, said",
+    [(policy, *mistake) for policy in (Fifo, Backfill) for mistake in MISTAKES]
+    + [(Backfill, NoCandidates, "scheduler error: TypeError")],
+)
+def test_a_mistake_of_a_pool_costs_the_job_concerned(policy, pool, said):
+    instance = loaded(
+        type("Mine", (policy,), {"pool_class": pool}), nodes=1, cores=4, check_errors=False
+    )
+    sizes = ((60, 2), (7, 3), (60, 2))
+    jobs = [instance.submit(duration=duration, cores=cores) for duration, cores in sizes]
     instance.advance(200)
     assert [job.result for job in jobs] == ["completed", "failed", "completed"]
-    assert jobs[1].note.startswith("scheduler error: TypeError")
+    assert said in jobs[1].note
+    (text,) = instance.errors
+    assert jobs[1].note.rpartition(": ")[2] in text
 
 
 def test_a_bug_of_the_pool_in_parsing_is_counted_and_traced():

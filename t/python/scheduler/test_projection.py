@@ -44,16 +44,25 @@ def small(duration=10, **keys):
     return jobspec(1, duration=duration, **keys)
 
 
-def finish(steps):
-    """The answer of a projection, for which the parent does not wait by itself."""
+def finish_all(asked):
+    """Yield (key, answer) of projections by key as they are answered; the parent does not wait by itself."""
     deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    asked = dict(asked)
+    while asked:
+        for key, steps in list(asked.items()):
+            try:
+                next(steps)
+            except StopIteration as end:
+                del asked[key]
+                yield key, end.value
+        assert time.monotonic() < deadline, "no answer in 300 s"
         time.sleep(0.002)
-    raise AssertionError("no answer in 300 s")
+
+
+def finish(steps):
+    """The answer of a projection."""
+    ((_, answer),) = finish_all({None: steps})
+    return answer
 
 
 # -- the copy --------------------------------------------------------------------------------------
@@ -213,15 +222,7 @@ def test_guests_take_turns_and_come_last(monkeypatch, release, option):
             steps = newcomer(projections, user)
         asked[user, number] = steps
     release()
-    answered = []
-    while len(answered) < len(asked):
-        for key, steps in asked.items():
-            if key not in answered:
-                try:
-                    next(steps)
-                except StopIteration:
-                    answered.append(key)
-        time.sleep(0.002)
+    answered = [key for key, _ in finish_all(asked)]
     # Two queries of one child may be answered in the same turn, in either order.
     assert answered[0] == (0, 0)
     assert set(answered[1:3]) == {(0, 1), (7, 0)} and set(answered[3:5]) == {(8, 0), (7, 1)}
@@ -318,14 +319,11 @@ def test_a_child_that_exits_late_holds_up_no_answer(monkeypatch):
 
 
 def test_an_error_in_a_child_is_an_answer():
-    rig = full()
-    steps = Projections(rig.sched, waits=True).ask(
-        "newcomer", jobspec=5, caller=Caller(), priority=None
-    )
-    assert finish(steps)["denied"]
-    steps = Projections(rig.sched, waits=True).ask("nothing")
+    projections = Projections(full().sched, waits=True)
+    keys = {"jobspec": 5, "caller": Caller(), "priority": None}
+    assert finish(projections.ask("newcomer", **keys))["denied"]
     with pytest.raises(ProjectionFailed, match="AttributeError"):
-        finish(steps)
+        finish(projections.ask("nothing"))
 
 
 def test_where_no_process_can_be_forked_the_answer_says_so(monkeypatch):

@@ -10,14 +10,8 @@ from types import SimpleNamespace
 import pytest
 from peers import Client, R, Rig
 
-from flux.scheduler.query.answering import (
-    ANSWER_SECONDS_PER_TURN,
-    BYTES_OF_ONE,
-    MAX_OPEN,
-    MAX_OPEN_OF_GUEST,
-    MAX_OPEN_OF_GUESTS,
-    Answering,
-)
+from flux.scheduler.query import answering as module
+from flux.scheduler.query.answering import Answering
 
 
 class Handle:
@@ -58,15 +52,14 @@ class Stopwatch:
         return self.time
 
     def step(self):
-        self.time += ANSWER_SECONDS_PER_TURN / 3
+        self.time += module.ANSWER_SECONDS_PER_TURN / 3
 
 
 def answering_of(handle, stopwatch, serve):
     """For requests without limits."""
     config = SimpleNamespace(get=dict)
-    host = SimpleNamespace(
-        handle=handle, stopwatch=stopwatch, config=config, has_virtual_time=False
-    )
+    own = {"handle": handle, "stopwatch": stopwatch}
+    host = SimpleNamespace(config=config, has_virtual_time=False, **own)
     return Answering(host, SimpleNamespace(limits=None, serve=serve))
 
 
@@ -189,15 +182,15 @@ def test_so_many_are_open_and_no_more():
             lambda payload, caller: question(stopwatch, log, caller.userid, 4),
         )
 
-    for _ in range(MAX_OPEN_OF_GUEST):
+    for _ in range(module.MAX_OPEN_OF_GUEST):
         ask(9999)
     with pytest.raises(BlockingIOError, match="of yours are not answered yet"):
         ask(9999)
-    for number in range(MAX_OPEN_OF_GUESTS - MAX_OPEN_OF_GUEST):
+    for number in range(module.MAX_OPEN_OF_GUESTS - module.MAX_OPEN_OF_GUEST):
         ask(10000 + number)
     with pytest.raises(BlockingIOError, match="too many questions are"):
         ask(9998)
-    for _ in range(MAX_OPEN - MAX_OPEN_OF_GUESTS):
+    for _ in range(module.MAX_OPEN - module.MAX_OPEN_OF_GUESTS):
         ask(0, 1)
     with pytest.raises(BlockingIOError, match="too many questions are"):
         ask(0, 1)
@@ -205,7 +198,7 @@ def test_so_many_are_open_and_no_more():
         handle.turn()
     # They are kept as they came, so large ones count for more.
     for _ in range(4):
-        ask(9999, size=8 * BYTES_OF_ONE)
+        ask(9999, size=8 * module.BYTES_OF_ONE)
     with pytest.raises(BlockingIOError, match="of yours are not answered yet"):
         ask(9999)
 

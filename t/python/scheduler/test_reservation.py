@@ -22,14 +22,11 @@ def test_a_stored_reservation_reads_back():
     stored = one.to_dict()
     assert stored["users"] == [0, 1001]
     assert stored["queues"] == ["debug"]
+    both = make(nodes=..., hosts="n[0-5]", requires={"properties": ["big"]})
+    assert both.constraint == {"and": [{"hostlist": ["n[0-5]"]}, {"properties": ["big"]}]}
     again = Reservation.from_dict(stored, NOW + 99999)
     assert again.to_dict() == stored
     assert again.window_at(NOW + 86400) == one.window_at(NOW + 86400)
-
-
-def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
-    with pytest.raises(ValueError, match='write it in quotes, start = "2026-12-01T08:00:00"'):
-        make(start={"iso-8601-ts": "2026-12-01T08:00:00Z"})
 
 
 @pytest.mark.parametrize(
@@ -38,18 +35,19 @@ def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
         ({"name": "a b"}, "reservation name 'a b' is invalid"),
         ({"name": ...}, "reservation name None is invalid"),
         ({"name": "x" * 65}, "is invalid: expected letters"),
-        ({"start": ...}, "reservation dat: start is missing"),
-        ({"duration": ...}, "reservation dat: duration is missing"),
+        *[({key: ...}, f"reservation dat: {key} is missing") for key in ("start", "duration")],
         ({"duration": 0}, "duration=0 is invalid"),
-        ({"duration": True}, "duration=True: expected"),
-        ({"duration": float("nan")}, "duration=nan: expected"),
+        *[({"duration": value}, f"duration={value}: expected") for value in (True, float("nan"))],
         ({"start": "soon"}, "start='soon' is invalid"),
+        # A bare date of TOML has lost its offset.
+        (
+            {"start": {"iso-8601-ts": "2026-12-01T08:00:00Z"}},
+            'write it in quotes, start = "2026-12-01T08:00:00"',
+        ),
         ({"zone": "Nowhere/Else"}, "time zone 'Nowhere/Else' is not known"),
         ({"every": "1h"}, "duration 4h is longer than every=1h"),
         ({"every": 7}, "every=7 is invalid"),
-        ({"nodes": 0}, "nodes=0: expected"),
-        ({"nodes": True}, "nodes=True: expected"),
-        ({"nodes": "4"}, "nodes='4': expected"),
+        *[({"nodes": value}, f"nodes={value!r}: expected") for value in (0, True, "4")],
         ({"nodes": ...}, "the resources are missing: give nodes, hosts or requires"),
         ({"hosts": "n[1-4]"}, "nodes and hosts exclude each other"),
         ({"nodes": ..., "hosts": "n[1-"}, "hosts='n[1-': expected"),
@@ -68,20 +66,12 @@ def test_a_bare_toml_date_has_lost_its_offset_and_is_refused():
         ({"users": [True]}, "users=[True]: expected"),
         ({"users": {}}, "users={}: expected a list of names"),
         ({"queues": [""]}, "queues=['']: expected"),
-        (
-            {"colour": "red"},
-            "unknown key 'colour': expected at_end, banks, duration, every, hosts, nodes, pin",
-        ),
+        ({"colour": "red"}, "unknown key 'colour': expected at_end, banks, duration, every, hosts, nodes, pin"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_refused(changes, text):
     with pytest.raises(ValueError, match=re.escape(text)):
         make(**changes)
-
-
-def test_hosts_and_their_requirements_are_both_asked_of_the_pool():
-    both = make(nodes=..., hosts="n[0-5]", requires={"properties": ["big"]})
-    assert both.constraint == {"and": [{"hostlist": ["n[0-5]"]}, {"properties": ["big"]}]}
 
 
 def test_the_group():

@@ -5,13 +5,12 @@ import errno
 import json
 
 import pytest
-from peers import R, Rig, Simulation, jobspec, whole
+from peers import R, Rig, Simulation, jobspec, loaded, whole
 
 from flux.idset import IDset
 from flux.resource.pool.masks import members
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.rule import DEFERRED_JOBS_RETRIED
-from flux.scheduler.testing import FakeInstance
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 KEY = "checkpoint.sched-reservations"
@@ -23,6 +22,19 @@ def make(module, nodes=8, args=("queue-depth=unlimited",), **keys):
 
 def listed(rig):
     return {one["name"]: one for one in rig.answer("reservations")["reservations"]}
+
+
+def state(rig, name="dat"):
+    """The state of a reservation, and its nodes held and short."""
+    one = listed(rig)[name]
+    return one["state"], one["held"], one["short"]
+
+
+def reloaded(rig, specs):
+    """Load the scheduler anew, while jobs with these specs run."""
+    for jobid, spec in specs.items():
+        rig.will_be_found(jobid, spec=spec)
+    rig.reload(rig.sched.name, "queue-depth=unlimited")
 
 
 def held_by_jobs(rig):
@@ -71,7 +83,7 @@ def test_two_reservations_together_leave_no_time(nodes, limit, waits):
     rig.alloc({1: whole(nodes, limit), 2: whole(8, 50)})
     assert rig.started() == [2]
     if waits:
-        (asked,) = rig.answer("explain", id=1)["jobs"]
+        asked = rig.explain(1)
         assert asked["reason"] == "time limit too long between two windows of reservation r0 or r1"
     rig.free(2, after=52)
     assert rig.started(after=60) == ([2] if waits else [2, 1])
@@ -145,15 +157,12 @@ def test_conflicts_are_told_not_cut(module):
     assert listed(rig) == {}
     answer = rig.reserve("dat", 100, 1000, nodes=4)
     assert answer["conflicts"] == dry["conflicts"]
-    assert [(job["name"], job["nodes"], job["end"]) for job in answer["conflicts"]] == [
-        ("ƒ2", 6, rig.now + 500)
-    ]
+    (job,) = answer["conflicts"]
+    assert (job["name"], job["nodes"], job["end"]) == ("ƒ2", 6, rig.now + 500)
     rig.wait(110)
-    (entry,) = listed(rig).values()
-    assert (entry["state"], entry["held"], entry["short"]) == ("degraded", 1, 3)
+    assert state(rig) == ("degraded", 1, 3)
     rig.free(1, wait=1)
-    (entry,) = listed(rig).values()
-    assert (entry["state"], entry["short"]) == ("active", 0)
+    assert state(rig) == ("active", 4, 0)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -226,14 +235,9 @@ def test_as_many_jobs_are_named_as_have_to_end():
     for jobid, limit in enumerate([500, 400, 300, 0], 1):
         rig.alloc(jobid, whole(2, limit))
     rig.settle()
-    for nodes, names in (
-        (1, ["ƒ4"]),
-        (2, ["ƒ4"]),
-        (3, ["ƒ4", "ƒ3"]),
-        (8, ["ƒ4", "ƒ3", "ƒ2", "ƒ5"]),
-    ):
+    for nodes, names in ((1, "ƒ4"), (2, "ƒ4"), (3, "ƒ4 ƒ3"), (8, "ƒ4 ƒ3 ƒ2 ƒ5")):
         answer = rig.reserve(f"dat{nodes}", 100, 10, nodes=nodes)
-        assert [job["name"] for job in answer["conflicts"]] == names
+        assert [job["name"] for job in answer["conflicts"]] == names.split()
     answer = rig.reserve("hosts", 100, 10, hosts="n[0-1,4]")
     assert [job["name"] for job in answer["conflicts"]] == ["ƒ4", "ƒ2"]
 
@@ -261,7 +265,7 @@ def test_a_job_that_its_reservation_will_refuse_is_explained():
     rig.alloc(2, whole(8, 100))
     rig.reserve("class", 1000, 100, nodes=1, users=[7])
     rig.alloc(3, whole(1, 10, reservation="class"))
-    (job,) = rig.answer("explain", id=3)["jobs"]
+    job = rig.explain(3)
     (rule,) = job["rules"]
     assert rule["reason"] == "reservation class is not for this job's user, queue and bank"
 
@@ -271,7 +275,7 @@ def test_no_part_of_a_job_fits_while_its_reservation_does_not_exist(module):
     rig = make(module)
     rig.alloc(1, whole(6, 100))
     rig.alloc(2, whole(4, 50, reservation="class"))
-    (job,) = rig.answer("explain", id=2)["jobs"]
+    job = rig.explain(2)
     assert job["reason"] == "reservation class does not exist" and job["fits"] is None
 
 
@@ -281,10 +285,10 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
     rig.resource.update(down="2-3")
     rig.reserve("maint", 10, 1000, hosts="n[0-3]")
     rig.reserve("class", 10, 1000, hosts="n[2,4]", users=[0])
-    assert [listed(rig)[name]["state"] for name in ("maint", "class")] == ["planned", "degraded"]
+    assert [state(rig, name)[0] for name in ("maint", "class")] == ["planned", "degraded"]
     rig.wait(15)
-    assert [listed(rig)[name]["state"] for name in ("maint", "class")] == ["active", "degraded"]
-    assert [listed(rig)[name]["short"] for name in ("maint", "class")] == [0, 1]
+    found = [state(rig, name) for name in ("maint", "class")]
+    assert [(one[0], one[2]) for one in found] == [("active", 0), ("degraded", 1)]
     rig.resource.update(up="2-3")  # when it comes back it is kept as well
     rig.arrive(1, whole(4, 10), wait=1)
     assert rig.started() == []
@@ -301,12 +305,9 @@ def test_a_reload_in_the_middle_of_a_window(module):
     spec = whole(3, 5000, reservation="dat")
     rig.alloc(2, spec)
     assert rig.started() == [1, 2]
-    rig.will_be_found(1)
-    rig.will_be_found(2, spec=spec)
-    rig.reload(module, "queue-depth=unlimited")
+    reloaded(rig, {1: whole(2, 500), 2: spec})
     assert rig.manager.raised == [] and rig.logged(3) == []
-    entry = listed(rig)["dat"]
-    assert (entry["state"], entry["held"], entry["short"]) == ("active", 6, 0)
+    assert state(rig) == ("active", 6, 0)
     assert held_by_jobs(rig) == {1: rig.ranks(1), 2: rig.ranks(2)}
     # Nodes freed by the job of the group are reserved again; after the end they are for all jobs.
     rig.alloc(3, whole(1, 10))
@@ -321,15 +322,14 @@ def test_a_reload_in_the_middle_of_a_window(module):
 def test_chosen_ranks_outlive_a_reload(module, pin):
     """Also where others would be chosen now: a technician may be at work on these."""
     rig = make(module, nodes=4)
-    rig.alloc(1, whole(2, 50))
-    rig.settle()
+    rig.arrive(1, whole(2, 50))
     rig.reserve("dat", 20 if pin else 0, 1000, nodes=2, pin=pin)
     rig.free(1)
     assert listed(rig)["dat"]["ranks"] == "2-3"
     rig.resource.update(down="3")
     assert listed(rig)["dat"]["ranks"] == "0,2"
     rig.resource.update(up="3")
-    rig.reload(module, "queue-depth=unlimited")
+    reloaded(rig, {})
     rig.wait(30)
     entry = listed(rig)["dat"]
     assert (entry["state"], entry["ranks"]) == ("active", "0,2")
@@ -343,15 +343,12 @@ def test_a_job_of_the_group_outside_of_its_window_is_outside(module, reload):
     rig.reserve("dat", 10, 1000, nodes=4, users=[0])
     rig.wait(11)
     specs = {1: whole(3, 5000, reservation="dat"), 2: whole(2, 5000, reservation="dat")}
-    for jobid, spec in specs.items():
-        rig.alloc(jobid, spec)
+    rig.alloc(specs)
     assert rig.started() == [1, 2]
     reserved = set(IDset(listed(rig)["dat"]["ranks"]))
     assert rig.ranks(1) < reserved and not rig.ranks(2) & reserved
     if reload:
-        for jobid, spec in specs.items():
-            rig.will_be_found(jobid, spec=spec)
-        rig.reload(module, "queue-depth=unlimited")
+        reloaded(rig, specs)
     rig.alloc(3, whole(1, 10, reservation="dat"))
     assert rig.started() == [1, 2, 3]
     reserved = set(IDset(listed(rig)["dat"]["ranks"]))
@@ -368,11 +365,9 @@ def test_a_job_of_the_window_before_is_not_inside_the_next(module, reload):
     rig.arrive(1, spec, wait=1020)
     assert rig.started() == [1]
     if reload:
-        rig.will_be_found(1, spec=spec)
-        rig.reload(module, "queue-depth=unlimited")
-    entry = listed(rig)["dat"]
-    assert (entry["state"], entry["held"], entry["short"]) == ("degraded", 5, 1)
-    assert [one["name"] for one in entry["in_the_way"]] == [name_of(1)]
+        reloaded(rig, {1: spec})
+    assert state(rig) == ("degraded", 5, 1)
+    assert [one["name"] for one in listed(rig)["dat"]["in_the_way"]] == [name_of(1)]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -387,14 +382,13 @@ def test_reserved_resources_are_no_jobs_allocation(module):
 
 def test_configured_reservations():
     rig = make("sched-fifo")
-    rig.task.aux["conf"] = {}
     table = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC", "at-end": "run"}
-    rig.send("sched-fifo.config-reload", {"reservations": {"nightly": table, "bad": {}}})
+    rig.reconfigure({"reservations": {"nightly": table, "bad": {}}})
     assert listed(rig)["nightly"]["configured"] and listed(rig)["nightly"]["at_end"] == "run"
     assert any("configuration: [reservations.bad] start is missing" in t for t in rig.logged(3))
     errnum, text = rig.ask("sched.unreserve", {"name": "nightly"})
     assert errnum == errno.EINVAL and "comes from the configuration" in text
-    rig.send("sched-fifo.config-reload", {})
+    rig.reconfigure({})
     assert listed(rig) == {}
 
 
@@ -402,104 +396,98 @@ def test_configured_reservations():
     "table, text",
     [
         (3, "3: expected a table"),
-        ({"start": "+1h", "duration": "1h", "nodes": 1}, "start='+1h' depends on when it is read"),
-        (
-            {"start": "monday 08:00", "duration": "1h", "nodes": 1, "every": "1w"},
-            "start='monday 08:00' depends on when it is read: give a date",
-        ),
-        (
-            {"start": "2030-01-01", "duration": "1h", "nodes": 1, "users": "no such"},
-            "users: there is no user 'no such'",
-        ),
-        (
-            {"start": "2030-01-01", "duration": "1h", "requires": {"property": ["fast"]}},
-            "unknown constraint operator(s): ['property']",
-        ),
+        ({"start": "+1h", "nodes": 1}, "start='+1h' depends on when it is read"),
+        ({"start": "monday 08:00", "nodes": 1, "every": "1w"}, "start='monday 08:00' depends on when it is read: give a date"),
+        ({"nodes": 1, "users": "no such"}, "users: there is no user 'no such'"),
+        ({"requires": {"property": ["fast"]}}, "unknown constraint operator(s): ['property']"),
     ],
-)
+)  # fmt: skip
 def test_a_table_that_cannot_be_read_is_named_with_its_key(table, text):
+    if isinstance(table, dict):
+        table = {"start": "2030-01-01", "duration": "1h", **table}
     rig = make("sched-fifo")
-    rig.task.aux["conf"] = {}
     good = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "zone": "UTC"}
     config = {"reservations": {"bad": table, "good": good}}
     answer = rig.answer("check-config", config=config)
     assert answer["changes"]["reservations"]["new"] == ["good"] and not listed(rig)
     (line,) = answer["faults"]
     assert line.startswith("configuration: [reservations.bad] ") and text in line
-    assert rig.ask("sched-fifo.config-reload", config)[0] == 0
+    rig.reconfigure(config)
     (line,) = rig.logged(3)
     assert line.startswith("configuration: [reservations.bad] ") and text in line
     assert list(listed(rig)) == ["good"]
 
 
-def test_a_property_that_no_node_has_is_doubted():
-    """Also one that the nodes must not have, with which all meet the constraint."""
+@pytest.mark.parametrize(
+    "what, place, texts",
+    [
+        (
+            {"nodes": 8, "queues": ["debgu"]},
+            "[reservations.dat]",
+            ["there is no queue 'debgu': is 'debug' meant?"],
+        ),
+        # Also a property that the nodes must not have, with which all meet the constraint.
+        (
+            {"requires": {"or": [{"not": [{"properties": ["fst"]}]}, {"properties": ["^slw"]}]}},
+            "reservation dat:",
+            ["properties='fst': no node has it", "properties='slw': no node has it"],
+        ),
+    ],
+    ids=["queue", "properties"],
+)
+def test_a_name_that_is_not_known_is_doubted(what, place, texts):
     rig = make("sched-fifo")
-    entry = {"start": rig.now + 50, "duration": "1m", "users": ["root"]}
-    entry["requires"] = {"or": [{"not": [{"properties": ["fst"]}]}, {"properties": ["^slw"]}]}
+    queues = {"queues": {"debug": {}}}
+    rig.reconfigure(queues)
+    entry = {"start": rig.now + 50, "duration": "1m", "users": ["root"], **what}
     answer = rig.answer("reserve", reservation={"name": "dat", **entry}, dry_run=True)
-    texts = ["properties='fst': no node has it", "properties='slw': no node has it"]
     assert answer["warnings"] == texts
-    answer = rig.answer("check-config", config={"reservations": {"dat": entry}})
-    assert answer["doubts"] == [f"configuration: reservation dat: {text}" for text in texts]
-
-
-def test_a_queue_that_is_not_configured_is_doubted():
-    rig = make("sched-fifo")
-    rig.task.aux["conf"] = {}
-    rig.ask("sched-fifo.config-reload", {"queues": {"debug": {}}})
-    entry = {"start": rig.now + 50, "duration": "1m", "nodes": 8, "queues": ["debgu"]}
-    text = "there is no queue 'debgu': is 'debug' meant?"
-    answer = rig.answer("reserve", reservation={"name": "dat", **entry}, dry_run=True)
-    assert answer["warnings"] == [text]
-    config = {"queues": {"debug": {}}, "reservations": {"dat": entry}, "reservation": {}}
-    rig.ask("sched-fifo.config-reload", config)
-    assert rig.logged(4)[-2:] == [
-        "configuration: [reservation] is not a known table: is [reservations] meant?",
-        f"configuration: [reservations.dat] {text}",
-    ]
-    assert rig.answer("check-config", config=config)["doubts"] == rig.logged(4)[-2:]
+    config = {**queues, "reservations": {"dat": entry}, "reservation": {}}
+    doubts = ["configuration: [reservation] is not a known table: is [reservations] meant?"]
+    doubts += [f"configuration: {place} {text}" for text in texts]
+    assert rig.answer("check-config", config=config)["doubts"] == doubts
+    rig.reconfigure(config)
+    logged = doubts if place.startswith("[") else doubts[:1]  # of nodes nothing is logged
+    assert rig.logged(4)[-len(logged) :] == logged
 
 
 def test_a_reservation_that_cannot_be_filled_is_doubted():
     rig = make("sched-fifo")
-    rig.task.aux["conf"] = {}
-    entry = {"start": rig.now + 50, "duration": "1m", "zone": "UTC"}
     tables = {
-        "good": {**entry, "nodes": 8},
-        "large": {**entry, "nodes": 9},
-        "elsewhere": {**entry, "hosts": "n[6-9]"},
-        "past": {**entry, "nodes": 1, "start": rig.now - 500},
-        "beside": {**entry, "hosts": "n[0-1]"},
+        "good": {"nodes": 8},
+        "large": {"nodes": 9},
+        "elsewhere": {"hosts": "n[6-9]"},
+        "past": {"nodes": 1, "start": rig.now - 500},
+        "beside": {"hosts": "n[0-1]"},
     }
+    entry = {"start": rig.now + 50, "duration": "1m", "zone": "UTC"}
+    tables = {name: {**entry, **table} for name, table in tables.items()}
     answer = rig.answer("check-config", config={"reservations": tables})
-    assert not answer["faults"]
-    for text, line in zip(
+    assert not answer["faults"] and len(answer["doubts"]) == 4
+    for line, text in zip(
+        answer["doubts"],
         (
             "large: unsatisfiable request: need 9 ",
             "elsewhere: hosts=n[8-9]: ",
             "past: its last window ",
             "beside: not enough nodes for it beside reservation good",
         ),
-        answer["doubts"],
     ):
         assert line.startswith(f"configuration: reservation {text}")
-    assert len(answer["doubts"]) == 4
 
 
 def test_a_window_that_lasts_is_not_disturbed_by_another_reload():
     rig = make("sched-fifo")
-    rig.task.aux["conf"] = {}
     table = {"start": rig.now, "duration": "1m", "nodes": 4, "zone": "UTC", "users": 0}
-    rig.ask("sched-fifo.config-reload", {"reservations": {"class": table}})
+    rig.reconfigure({"reservations": {"class": table}})
     rig.alloc(1, whole(4, 30, reservation="class"))
     assert rig.started() == [1] and rig.ranks(1) == {0, 1, 2, 3}
     rig.wait(5)
-    rig.ask("sched-fifo.config-reload", {"reservations": {"class": table}, "other": {}})
-    rig.ask("sched-fifo.config-reload", {"reservations": {"class": {"start": "bad"}}})
+    rig.reconfigure({"reservations": {"class": table}, "other": {}})
+    rig.reconfigure({"reservations": {"class": {"start": "bad"}}})
     assert listed(rig)["class"]["state"] == "active"
     assert listed(rig)["class"]["ranks"] == "0-3"
-    rig.ask("sched-fifo.config-reload", {"reservations": {"class": {**table, "nodes": 8}}})
+    rig.reconfigure({"reservations": {"class": {**table, "nodes": 8}}})
     assert listed(rig)["class"]["nodes"] == 8
 
 
@@ -571,16 +559,15 @@ def test_nodes_freed_by_the_group_are_not_counted_on(module, exclusive):
     begin = rig.now
     rig.alloc(3, jobspec(1, nodes=1, duration=10))
     assert rig.started() == [1, 2]
-    (job,) = rig.answer("explain", id=3)["jobs"]
+    job = rig.explain(3)
     assert job["reason"].startswith("4 of 4 nodes are reserved for dat until ")
     assert job["t_estimate"] == pytest.approx(begin + 1000, abs=1)
-    running_ends = {one["name"]: one["end"] for one in rig.answer("plan")["running"]}
-    assert running_ends == {"ƒ2": begin + 100, "ƒ3": begin + 200}
+    ends = [one["end"] - begin for one in rig.answer("plan")["running"]]
+    assert sorted(ends) == [100, 200]
     rig.expire(2, begin + 300)
-    running_ends = {one["name"]: one["end"] for one in rig.answer("plan")["running"]}
-    assert running_ends["ƒ3"] == begin + 300
-    (job,) = rig.answer("explain", id=3)["jobs"]
-    assert job["t_estimate"] == pytest.approx(begin + 1000, abs=1)
+    ends = [one["end"] - begin for one in rig.answer("plan")["running"]]
+    assert sorted(ends) == [100, 300]
+    assert rig.explain(3)["t_estimate"] == pytest.approx(begin + 1000, abs=1)
     # Given up: they are ordinary jobs, and the estimate knows their ends.
     assert rig.ask("sched.unreserve", {"name": "dat"})[0] == 0
     rig.settle()
@@ -628,8 +615,7 @@ def test_jobs_of_a_reservation_that_is_over_are_not_in_the_way_of_others(module)
 @pytest.mark.parametrize("module", MODULES[:2])
 def test_in_strict_order_jobs_of_the_group_wait_in_the_window_for_each_other_only(module, order):
     """They are sent to the scheduler although many others wait ahead of them."""
-    instance = FakeInstance(4, 4, estimates=False)
-    instance.load(module, f"order={order}")
+    instance = loaded(module, f"order={order}", nodes=4, cores=4, estimates=False)
     start = instance.now() + 100
     entry = {"name": "class", "start": start, "duration": 600, "nodes": 2, "users": [1001]}
     instance.request("sched.reserve", {"reservation": entry})

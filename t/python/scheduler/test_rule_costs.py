@@ -13,10 +13,7 @@ from flux.scheduler.reservations import reservation
 
 WHOLE_NODES = {"nodes": 1, "exclusive": True}
 PARTS_OF_NODES = {"cores": 12}
-MANY_SHAPES = (
-    {"nodes": 1, "exclusive": True},
-    *({"nodes": n, "exclusive": True} for n in range(8, 17)),
-)
+MANY_SHAPES = tuple({"nodes": n, "exclusive": True} for n in (1, *range(8, 17)))
 
 LIMITS = {
     "user": {"per": "user", "max": {"nodes": 16, "jobs": 4096}},
@@ -93,9 +90,8 @@ def test_rules_of_which_none_is_reached_add_little_to_an_end_under_backfill(case
 
 
 def test_an_end_costs_the_same_however_many_users_share_nodes():
-    few, many = (
-        calls_of_an_end("sched-backfill", *CASES["sharing"], 400, users) for users in (5, 20)
-    )
+    case = ("sched-backfill", *CASES["sharing"], 400)
+    few, many = (calls_of_an_end(*case, users) for users in (5, 20))
     assert many < 1.1 * few
 
 

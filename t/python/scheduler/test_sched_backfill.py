@@ -1,25 +1,11 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""sched-backfill: the conditions of EASY, reservations and their promises, queues."""
+"""sched-backfill: its arguments, and the memory of shapes."""
 
 import pytest
 from peers import R, Rig, jobspec, whole
 
 from flux.resource.plan import compiled
 from flux.resource.request import Remembered
-
-
-def promised(rig, jobid):
-    """When a job was promised to start, or None."""
-    found = rig.shown(jobid)
-    return found["t_estimate"] if found.get("t_estimate_kind") == "promised" else None
-
-
-@pytest.fixture
-def rig():
-    """Four nodes of four cores; job 1 holds three of them for 100 s."""
-    rig = Rig(R(4, 4), "sched-backfill")
-    rig.arrive(1, jobspec(1, nodes=3, cores=4, duration=100))
-    return rig
 
 
 def test_a_missing_compiled_part_is_logged(monkeypatch):
@@ -35,11 +21,10 @@ def test_reason_depth(depth, told):
     assert sum("reason_pending" in rig.shown(jobid) for jobid in range(2, 7)) == told
 
 
-# -- the guarantee ---------------------------------------------------------------------------------
-
-
-def test_the_memory_of_shapes_does_not_grow_with_their_number(rig, monkeypatch):
+def test_the_memory_of_shapes_does_not_grow_with_their_number(monkeypatch):
     monkeypatch.setattr(Remembered, "MAX_BYTES", 10000)
+    rig = Rig(R(4, 4), "sched-backfill")
+    rig.arrive(1, jobspec(1, nodes=3, cores=4, duration=100))
     for jobid in range(2, 60):
         rig.alloc(jobid, jobspec(1, constraints={"not": [{"hostlist": [f"other{jobid}"]}]}))
     rig.settle()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The command flux sched: its requests, and its output."""
 
+import argparse
 import errno
 import fcntl
 import json
@@ -16,7 +17,8 @@ import time
 
 import pytest
 
-from flux.scheduler.command import cli, formatting, subcommand, topology
+from flux.cli.submit import SubmitCmd
+from flux.scheduler.command import cli, formatting, jobspec_options, subcommand, topology
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.top import TopView, state_bar
 from flux.scheduler.testing import make_R
@@ -99,9 +101,8 @@ def test_times_of_today_and_of_other_days():
 
 
 def test_tables_line_up_also_with_wide_and_hostile_text():
-    lines = formatting.format_table(
-        ("A", "N"), [("ƒ2x", 1), ("語", 100), ("a\x1b[2Jb", None)], ("N",)
-    )
+    rows = [("ƒ2x", 1), ("語", 100), ("a\x1b[2Jb", None)]
+    lines = formatting.format_table(("A", "N"), rows, ("N",))
     assert lines == ["A         N", "ƒ2x       1", "語      100", "a?[2Jb"]
 
 
@@ -160,27 +161,15 @@ def test_the_file_is_whole_and_readable(flux_sched, tmp_path):
 # -- subcommands -----------------------------------------------------------------------------------
 
 JOB = {
-    "id": 7,
-    "name": "ƒ8",
-    "queue": None,
-    "verdict": "waits",
+    "id": 7, "name": "ƒ8", "queue": None, "verdict": "waits",
     "reason": "insufficient resources: needs 4 nodes with 16 cores, 2 free of 16 nodes",
-    "unit": "nodes",
-    "needed": 4,
-    "total": 16,
-    "matching": 8,
-    "up": 7,
-    "large_enough": 8,
-    "available": 1,
+    "unit": "nodes", "needed": 4, "total": 16, "matching": 8, "up": 7, "large_enough": 8, "available": 1,
     "excluded": [{"constraint": "property bigmem", "nodes": 8, "ranks": "0-7"}],
     "behind": [{"name": "ƒ7", "state": "running", "end": NOW + 600}],
     "reservation": {"name": "tuesday", "start": NOW + 9900, "end": NOW + 20000},
     "fits": {"limit": 9900.0, "count": 2},
-    "t_estimate": NOW + 86400,
-    "t_estimate_kind": "promised",
-    "t_likely": NOW + 600,
-    "t_p90": NOW + 5400,
-}
+    "t_estimate": NOW + 86400, "t_estimate_kind": "promised", "t_likely": NOW + 600, "t_p90": NOW + 5400,
+}  # fmt: skip
 
 
 def test_explain_one(flux_sched):
@@ -197,6 +186,9 @@ def test_explain_one(flux_sched):
         "  starts about 2026-11-26 09:46 (promised)",
         "  likely about 09:56:40, by 11:16:40 in nine cases of ten",
     ]
+    stats = {"job-manager.stats-get": {"housekeeping": {"running": {"ƒ7": {}}}}}
+    out = flux_sched(["explain", "ƒ8"], explain={"now": NOW, "made": NOW, "jobs": [JOB]}, **stats)
+    assert "  behind ƒ7, housekeeping, until 09:56:40" in out.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -208,20 +200,6 @@ def test_explain_names_all_rules_that_hold_a_job_back(flux_sched, reason, others
     job = {**JOB, "reason": reason, "rules": rules}
     out = flux_sched(["explain", "ƒ8"], explain={"now": NOW, "made": NOW, "jobs": [job]})
     assert [line for line in out.splitlines() if "limit " in line and "and" in line] == others
-
-
-def test_explain_knows_jobs_in_housekeeping(flux_sched):
-    stats = {"job-manager.stats-get": {"housekeeping": {"running": {"ƒ7": {}}}}}
-    job = {**JOB, "behind": [{"name": "ƒ7", "state": "running", "end": NOW + 600}]}
-    out = flux_sched(["explain", "ƒ8"], explain={"now": NOW, "made": NOW, "jobs": [job]}, **stats)
-    assert "  behind ƒ7, housekeeping, until 09:56:40" in out.splitlines()
-
-
-def test_explain_all_is_a_table(flux_sched):
-    out = flux_sched(["explain", "--all"], explain={"now": NOW, "made": NOW, "jobs": [JOB]})
-    assert flux_sched.asked == [("sched.explain", {"all": True})]
-    assert out.splitlines()[0].split() == ["JOBID", "QUEUE", "ESTIMATE", "REASON"]
-    assert out.splitlines()[1].startswith("ƒ8            2026-11-26 09:46  insufficient")
 
 
 UNKNOWN = OSError(errno.EINVAL, "ƒ8 is not a pending job")
@@ -287,17 +265,21 @@ def test_no_scheduler_is_said_also_of_a_job_that_waits(flux_sched):
 @pytest.mark.parametrize(
     "states, line",
     [
+        (None, None),
         ({"depend": 1, "priority": 0, "sched": 1}, "1 pending job not sent to the scheduler yet"),
         ({"depend": 1, "priority": 2, "sched": 3}, "5 pending jobs not sent to the scheduler yet"),
         ({"depend": 0, "priority": 0, "sched": 1}, None),
     ],
 )
-def test_explain_all_counts_the_jobs_that_are_elsewhere(flux_sched, states, line):
+def test_explain_all_is_a_table_and_counts_the_jobs_that_are_elsewhere(flux_sched, states, line):
     answer = {"now": NOW, "made": NOW, "jobs": [JOB]}
-    out = flux_sched(
-        ["explain", "--all"], explain=answer, **{"job-list.job-stats": {"job_states": states}}
-    )
-    assert out.splitlines()[2:] == ([f"{line}: flux sched explain JOBID says why"] if line else [])
+    around = {} if states is None else {"job-list.job-stats": {"job_states": states}}
+    out = flux_sched(["explain", "--all"], explain=answer, **around)
+    assert flux_sched.asked == [("sched.explain", {"all": True})]
+    head, job, *rest = out.splitlines()
+    assert head.split() == ["JOBID", "QUEUE", "ESTIMATE", "REASON"]
+    assert job.startswith("ƒ8            2026-11-26 09:46  insufficient")
+    assert rest == ([f"{line}: flux sched explain JOBID says why"] if line else [])
 
 
 @pytest.mark.parametrize(
@@ -367,13 +349,9 @@ def test_when(flux_sched):
         ("debug", {"enable": True, "start": True}, None),
         ("debug", {"enable": True, "start": False}, "queue debug is stopped"),
         (None, {"start": False, "stop_reason": "until noon"}, "the queue is stopped: until noon"),
-        (
-            "debug",
-            {"enable": False, "disable_reason": "moved", "start": True},
-            "queue debug takes no jobs: moved",
-        ),
+        ("debug", {"enable": False, "disable_reason": "moved", "start": True}, "queue debug takes no jobs: moved"),
     ],
-)
+)  # fmt: skip
 def test_when_warns_of_a_queue_that_is_stopped_or_disabled(flux_sched, queue, status, warning):
     answer = {"now": NOW, "made": NOW, "verdict": "now", "start": NOW, "ranks": None}
     around = {"when": {**answer, "queue": queue}, "job-manager.queue-status": status}
@@ -383,10 +361,16 @@ def test_when_warns_of_a_queue_that_is_stopped_or_disabled(flux_sched, queue, st
     assert warnings == ([warning] if warning else [])
 
 
+LEVEL = {
+    "level": "rack", "groups": 32, "idle_groups": 3, "nodes": 576, "idle_nodes": 18, "waiting": 2,
+}  # fmt: skip
+
+
 def test_windows(flux_sched):
     kinds = [{"kind": "16 cores", "total": 8, "steps": [[5, NOW + 3600], [2, NOW + 8 * 3600]]}]
     kinds.append({"kind": "2 cores", "total": 3, "steps": []})
-    out = flux_sched(["windows"], windows={"now": NOW, "until": NOW + 8 * 3600, "kinds": kinds})
+    answer = {"now": NOW, "until": NOW + 8 * 3600, "kinds": kinds}
+    out = flux_sched(["windows"], windows=answer)
     assert flux_sched.asked == [("sched.windows", {"horizon": 8 * 3600.0})]
     lines = [line.split() for line in out.splitlines()]
     assert lines[1] == ["16", "cores", "5", "8", "1h", "10:46:40"]
@@ -395,42 +379,34 @@ def test_windows(flux_sched):
     bars = [line for line in out.splitlines() if "=" in line]
     assert bars[0].split()[0] == "2" and bars[0].endswith(">")
     assert bars[1].split()[0] == "5" and bars[1].endswith("|")
-
-
-def test_windows_end_with_the_instance(flux_sched):
-    kinds = [{"kind": "4 cores", "total": 2, "steps": [[2, NOW + 60]]}]
-    out = flux_sched(["windows"], windows={"now": NOW, "until": NOW + 60, "kinds": kinds})
-    assert out.splitlines()[1].split() == ["4", "cores", "2", "2", "1m", "09:47:40"]
+    # Those that end with the instance have an end.
+    answer = {**answer, "until": NOW + 60, "kinds": [{**kinds[0], "steps": [[2, NOW + 60]]}]}
+    out = flux_sched(["windows"], windows=answer)
+    assert out.splitlines()[1].split() == ["16", "cores", "2", "8", "1m", "09:47:40"]
     assert out.endswith("|\n")
-
-
-LEVEL = {
-    "level": "rack", "groups": 32, "idle_groups": 3, "nodes": 576, "idle_nodes": 18, "waiting": 2,
-}  # fmt: skip
-
-
-def test_windows_of_groups(flux_sched):
-    kinds = [{"kind": "16 cores", "total": 8, "steps": [[5, NOW + 3600]]}]
-    answer = {"now": NOW, "until": NOW + 8 * 3600, "kinds": kinds, "levels": [LEVEL]}
-    lines = flux_sched(["windows"], windows=answer).splitlines()
+    assert "LEVEL" not in flux_sched(["windows"], windows={**answer, "levels": []})
+    lines = flux_sched(["windows"], windows={**answer, "levels": [LEVEL]}).splitlines()
     assert lines[3] == "LEVEL  FREE GROUPS  OF  FREE NODES IN ONE  JOBS WAITING"
     assert lines[4].split() == ["rack", "3", "32", "18", "2"]
     hidden = {key: value for key, value in LEVEL.items() if key != "waiting"}
     lines = flux_sched(["windows"], windows={**answer, "levels": [hidden]}).splitlines()
     assert lines[4].split() == ["rack", "3", "32", "18"]
-    assert "LEVEL" not in flux_sched(["windows"], windows={**answer, "levels": []})
 
 
-def test_top_shows_groups(flux_sched):
-    out = flux_sched(["top", "--once"], stats={**STATS, "topology": [LEVEL]})
-    text = (
-        "rack    3 of 32 groups wholly free, at most 18 free nodes in one   waiting for one: 2 jobs"
-    )
-    assert text in out.splitlines()
-    calm = {**LEVEL, "waiting": 0}
-    out = flux_sched(["top", "--once"], stats={**STATS, "topology": [calm]})
-    assert text.partition("   waiting")[0] in out.splitlines()
-    assert "wholly free" not in flux_sched(["top", "--once"], stats=STATS)
+def test_top_once(flux_sched):
+    def lines(**more):
+        return flux_sched(["top", "--once"], stats={**STATS, **more}).splitlines()
+
+    out = lines()
+    assert "nodes   5 allocated  2 free  1 down" in out
+    assert "3 pending jobs, 1 with a promise" in "\n".join(out) and "ƒA" in "\n".join(out)
+    assert not [line for line in out if "wholly free" in line]
+    assert json.loads(flux_sched(["top", "--once", "--json"], stats=STATS)) == STATS
+    groups = "rack    3 of 32 groups wholly free, at most 18 free nodes in one"
+    assert f"{groups}   waiting for one: 2 jobs" in lines(topology=[LEVEL])
+    assert groups in lines(topology=[{**LEVEL, "waiting": 0}])
+    amount = {"amount": "memory", "in_use": "64G", "total": "960G", "largest": "240G"}
+    assert "memory  64G of 960G in use" in lines(amounts=[amount])
 
 
 @pytest.fixture
@@ -508,12 +484,6 @@ def test_top_restores_the_terminal_while_the_scheduler_does_not_answer(top, how)
         text += os.read(terminal, 65536)
 
 
-def test_top_shows_amounts(flux_sched):
-    amounts = [{"amount": "memory", "in_use": "64G", "total": "960G", "largest": "240G"}]
-    out = flux_sched(["top", "--once"], stats={**STATS, "amounts": amounts})
-    assert "memory  64G of 960G in use" in out.splitlines()
-
-
 def test_check_config(flux_sched, tmp_path):
     path = tmp_path / "conf.d"
     path.mkdir()
@@ -521,19 +491,14 @@ def test_check_config(flux_sched, tmp_path):
     (path / "b.toml").write_text('[limits.b]\nper = "bank"\n[licenses]\nmatlab = 3\n')
     (path / "notes").write_text("[")
     changes = {"limits": {"new": ["a", "b"], "changed": [], "gone": ["c"]}}
+    text = "bank red has 3 of 2 nodes"
     over = [
-        {
-            "limit": "b",
-            "text": "bank red has 3 of 2 nodes",
-            "state": "running",
-            "jobs": ["ƒ2", "ƒ3"],
-        },
+        {"limit": "b", "text": text, "state": "running", "jobs": ["ƒ2", "ƒ3"]},
         {"limit": "b", "text": "needs 3 nodes", "state": "pending", "jobs": ["ƒ4"]},
     ]
     answer = {"faults": ["configuration: [limits.a] max is missing"], "doubts": ["?"], "over": over}
-    out = flux_sched(
-        ["check-config", str(path)], **{"check-config": {**answer, "changes": changes}}
-    )
+    argv = ["check-config", str(path)]
+    out = flux_sched(argv, **{"check-config": {**answer, "changes": changes}})
     assert out.splitlines() == [
         "configuration: [limits.a] max is missing",
         "?",
@@ -544,15 +509,12 @@ def test_check_config(flux_sched, tmp_path):
     ]
     assert flux_sched.code == 1 and flux_sched.err == "flux-sched: ERROR: 1 fault\n"
     nothing = {"faults": [], "doubts": [], "changes": {}}
-    assert (
-        flux_sched(["check-config", str(path)], **{"check-config": nothing})
-        == "nothing would change\n"
-    )
+    assert flux_sched(argv, **{"check-config": nothing}) == "nothing would change\n"
     assert flux_sched.code == 0
-    flux_sched(["check-config", str(path)])
+    flux_sched(argv)
     assert "no scheduler answers" in flux_sched.err and "[resource]" in flux_sched.err
     (path / "a.toml").write_text("[limits.a\n")
-    flux_sched(["check-config", str(path)], **{"check-config": nothing})
+    flux_sched(argv, **{"check-config": nothing})
     assert flux_sched.code == 1 and "a.toml: " in flux_sched.err
 
 
@@ -567,11 +529,8 @@ def test_check_config_needs_no_scheduler_where_the_configuration_names_nodes(flu
     assert flux_sched.code == 0
     nodes.write_text("[resource]\npath = '/nowhere/R'\n")
     flux_sched(["check-config", str(tmp_path)])
-    assert (
-        flux_sched.err
-        == "flux-sched: ERROR: resource.path: /nowhere/R: No such file or directory\n"
-    )
-    assert flux_sched.code == 1
+    said = "resource.path: /nowhere/R: No such file or directory"
+    assert (flux_sched.code, flux_sched.err) == (1, f"flux-sched: ERROR: {said}\n")
 
 
 @pytest.mark.parametrize(
@@ -579,24 +538,15 @@ def test_check_config_needs_no_scheduler_where_the_configuration_names_nodes(flu
     [
         ('sched-backfill.args = ["promise=4", "queue-depth=8"]', None),
         ('alternatives.sched = "sched-other"\nresource.args = ["x"]', None),
-        (
-            'sched-backfill.args = ["promse=4"]',
-            "sched-backfill.args: unknown argument 'promse=4': ",
-        ),
+        ('sched-backfill.args = ["promse=4"]', "sched-backfill.args: unknown argument 'promse=4': "),
         ('sched-fifo.args = ["queue-depth=-1"]', "sched-fifo.args: queue-depth='-1' is invalid: "),
         ('sched-backfill.args = "promise=4"', "sched-backfill.args='promise=4': expected an array"),
-        (
-            'alternatives.sched = "sched-backfil"',
-            "there is no 'sched-backfil': is 'sched-backfill' ",
-        ),
-        (
-            'alternatives.sched = "sched-site"\nsched-site.args = ["x=1"]',
-            "sched-site.args: unknown ",
-        ),
+        ('alternatives.sched = "sched-backfil"', "there is no 'sched-backfil': is 'sched-backfill' "),
+        ('alternatives.sched = "sched-site"\nsched-site.args = ["x=1"]', "sched-site.args: unknown "),
         ("sched-site.args = []", None),
         ('sched-fault.args = ["x"]', "sched-fault.args: ZeroDivisionError: "),
     ],
-)
+)  # fmt: skip
 def test_check_config_reads_arguments_of_schedulers(
     flux_sched, tmp_path, monkeypatch, modules, line
 ):
@@ -626,9 +576,8 @@ def test_topology(flux_sched, tmp_path, monkeypatch):
         "job-info.lookup": {"R": json.dumps(make_R("1", "1"))},
         "job-manager.stats-get": {"housekeeping": {"running": {}}},
     }
-    monkeypatch.setattr(
-        topology, "get_key_direct", lambda handle, key, namespace: {"resource.R": R}[key]
-    )
+    keys = {"resource.R": R}
+    monkeypatch.setattr(topology, "get_key_direct", lambda handle, key, namespace: keys[key])
     out = flux_sched(["topology"], **answers)
     assert out.splitlines()[0] == "n0 (rank 0): 4 cores; down"
     assert "n1 (rank 1): 4 cores; 3 cores free\n  cores 0-3    .a..\n\na ƒ2: 1 core\n" in out
@@ -656,22 +605,14 @@ def test_topology(flux_sched, tmp_path, monkeypatch):
         assert flux_sched.err.startswith(f"flux-sched: ERROR: {text}") and flux_sched.code == code
     denied = OSError(errno.EPERM, "Operation not permitted")
     flux_sched(["topology"], **{**answers, "resource.status": denied})
-    assert (
-        flux_sched.err
-        == "flux-sched: ERROR: topology: only the owner of the instance may do this\n"
-    )
+    said = "topology: only the owner of the instance may do this"
+    assert flux_sched.err == f"flux-sched: ERROR: {said}\n"
 
 
 def test_plan_as_text_and_picture(flux_sched, tmp_path):
-    plan = {
-        "now": NOW,
-        "until": NOW + 3600,
-        "ranks": "0-3",
-        "down": "",
-        "running": [{"name": "ƒ7", "start": NOW - 5, "end": NOW + 600, "nodes": 2, "ranks": "0-1"}],
-        "promised": [],
-        "reserved": [],
-    }
+    job = {"name": "ƒ7", "start": NOW - 5, "end": NOW + 600, "nodes": 2, "ranks": "0-1"}
+    plan = {"now": NOW, "until": NOW + 3600, "ranks": "0-3", "down": ""}
+    plan.update(running=[job], promised=[], reserved=[])
     assert "0-1 aaa" in flux_sched(["plan", "--horizon=1h"], plan=plan)
     path = tmp_path / "plan.svg"
     assert flux_sched(["plan", "-o", str(path)], plan=plan) == ""
@@ -680,14 +621,10 @@ def test_plan_as_text_and_picture(flux_sched, tmp_path):
 
 
 def test_reserve(flux_sched):
-    answer = {
-        "now": NOW,
-        "reservation": {
-            "name": "dat", "nodes": 4, "start": NOW + 3600, "end": NOW + 7200, "every": "1w", "group": "users root",
-        },
-        "conflicts": [{"name": "ƒ7", "nodes": 1, "end": None}],
-        "warnings": ["queue debug is stopped"],
-    }  # fmt: skip
+    reserved = {"name": "dat", "nodes": 4, "start": NOW + 3600, "end": NOW + 7200}
+    answer = {"now": NOW, "reservation": {**reserved, "every": "1w", "group": "users root"}}
+    answer["conflicts"] = [{"name": "ƒ7", "nodes": 1, "end": None}]
+    answer["warnings"] = ["queue debug is stopped"]
     argv = ["reserve", "dat", "--start=+1h", "--duration=1h", "--nodes=4", "--users=root,1001"]
     out = flux_sched([*argv, "--every=1w", "--bank=physics"], reserve=answer)
     ((topic, payload),) = flux_sched.asked
@@ -719,22 +656,12 @@ def test_limits(flux_sched):
 
 
 def test_reservations_and_unreserve(flux_sched):
-    one = {
-        "name": "dat", "state": "planned", "start": NOW + 60, "end": NOW + 3660, "nodes": 4, "ranks": None,
-        "group": "",
-    }  # fmt: skip
+    one = {"name": "dat", "state": "planned", "start": NOW + 60, "end": NOW + 3660}
+    one.update(nodes=4, ranks=None, group="")
     out = flux_sched(["reservations"], reservations={"now": NOW, "reservations": [one]})
     assert out.splitlines()[1].split() == ["dat", "planned", "09:47:40", "1h", "4", "no", "jobs"]
     assert flux_sched(["unreserve", "dat"], unreserve={}) == ""
     assert flux_sched.asked == [("sched.unreserve", {"name": "dat"})]
-
-
-def test_top_once_and_as_json(flux_sched):
-    out = flux_sched(["top", "--once"], stats=STATS)
-    assert "nodes   5 allocated  2 free  1 down" in out
-    assert "3 pending jobs, 1 with a promise" in out
-    assert "ƒA" in out
-    assert json.loads(flux_sched(["top", "--once", "--json"], stats=STATS)) == STATS
 
 
 def test_top_fits_the_window_and_counts_rates():
@@ -757,3 +684,43 @@ def test_the_bar_has_a_column_for_every_state_there_is():
     assert state_bar({"allocated": 9999, "free": 1, "reserved": 0}, 20) == "[" + "#" * 19 + ".]"
     assert state_bar({"allocated": 0, "free": 10}, 4) == "[....]"
     assert state_bar({"allocated": 0}, 20) == "" and state_bar({"free": 3}, 3) == ""
+
+
+# -- options of jobs ---------------------------------------------------------------------------------
+
+
+def jobspec_of(*options):
+    parser = argparse.ArgumentParser()
+    jobspec_options.add_options(parser)
+    return jobspec_options.jobspec_from_options(parser.parse_args(options))
+
+
+@pytest.mark.parametrize(
+    "options", ["-n4 -c2 -g1 -t 90m", "-N2 -x -n2", "-N2 --cores=8 --gpus-per-node=2"]
+)
+def test_the_jobspec_is_that_of_flux_submit(options):
+    submit = SubmitCmd("flux submit")
+    expected = submit.init_jobspec(submit.get_parser().parse_args([*options.split(), "true"]))
+    found = jobspec_of(*options.split())
+    assert found["resources"] == expected.jobspec["resources"]
+    duration = found["attributes"]["system"]["duration"]
+    assert duration == expected.jobspec["attributes"]["system"]["duration"]
+
+
+def test_attributes_are_those_of_flux_submit(tmp_path):
+    file = tmp_path / "value.json"
+    file.write_text('{"matlab": 2}')
+    options = ["--setattr=a.b=1", "--setattr=user.c", f"--setattr=^f={file}", "--requires=x|y"]
+    found = jobspec_of(*options)["attributes"]
+    assert found["system"]["a"] == {"b": 1} and found["user"] == {"c": 1}
+    assert found["system"]["f"] == {"matlab": 2} and "environment" not in found["system"]
+    assert found["system"]["constraints"] == {"or": [{"properties": ["x"]}, {"properties": ["y"]}]}
+
+
+@pytest.mark.parametrize(
+    "option, text",
+    [("-t=soon", "duration"), ("-nx", "--ntasks"), ("--setattr=^a=/no/file", "No such file")],
+)
+def test_options_that_flux_submit_refuses(option, text):
+    with pytest.raises(ValueError, match=f"flux submit would refuse the job: .*{text}"):
+        jobspec_of(option)

@@ -29,7 +29,9 @@ def cores(rig, jobid):
     )
 
 
-USER = {"all": {"mode": "user"}}
+USER, NODE = {"all": {"mode": "user"}}, {"all": {"mode": "node"}}
+#: Nodes with a property are for one job each.
+OWN = {"own": {"mode": "node", "properties": ["own"]}}
 
 
 @POLICIES
@@ -45,24 +47,17 @@ def test_the_jobs_on_a_node_are_one_users(policy, args):
 @POLICIES
 @pytest.mark.parametrize(
     "asked, nodes",
-    [
-        (spec(1), 1),
-        (spec(4), 1),
-        (spec(5), 2),
-        (spec(1, nodes=2), 2),
-        (spec(2, cores=3), 2),
-        (spec(1, nodes=1, exclusive=True), 1),
-    ],
+    [(spec(1), 1), (spec(4), 1), (spec(5), 2), (spec(1, nodes=2), 2), (spec(2, cores=3), 2)]
+    + [(spec(1, nodes=1, exclusive=True), 1)],
     ids=["core", "node", "five", "nodes", "large", "exclusive"],
 )
 def test_whole_nodes(policy, args, asked, nodes):
-    rig = load(policy, args, {"all": {"mode": "node"}})
+    rig = load(policy, args, NODE)
     rig.alloc(1, asked, userid=7)
     assert len(rig.ranks(1)) == nodes and cores(rig, 1) == 4 * nodes
-    slots = asked["resources"][0]["count"] if asked["resources"][0]["type"] == "slot" else None
-    if slots is not None:
-        assert rig.success(1)["R"]["execution"]["nslots"] == slots
-    rig.free(1)
+    (top,) = asked["resources"]
+    if top["type"] == "slot":
+        assert rig.success(1)["R"]["execution"]["nslots"] == top["count"]
 
 
 @POLICIES
@@ -129,7 +124,7 @@ def test_a_rule_that_comes_later_leaves_running_jobs_and_mixes_no_more(policy, a
 
 @POLICIES
 def test_jobs_that_were_to_have_whole_nodes_share_them_when_the_rule_is_gone(policy, args):
-    rig = load(policy, args, {"all": {"mode": "node"}}, rig=Rig(R(2, 4)))
+    rig = load(policy, args, NODE, rig=Rig(R(2, 4)))
     rig.alloc({1: spec(1, nodes=2), 2: spec(2), 3: spec(1, nodes=2), 4: spec(5)})
     assert rig.started() == [1]
     rig.reconfigure({"sharing": {"all": {"mode": "user"}}})
@@ -143,8 +138,7 @@ def test_jobs_that_were_to_have_whole_nodes_share_them_when_the_rule_is_gone(pol
 
 @POLICIES
 def test_pending_jobs_follow_the_properties_of_nodes(policy, args):
-    sharing = {"own": {"mode": "node", "properties": ["own"]}, "all": {"mode": "user"}}
-    rig = load(policy, args, sharing, rig=Rig(R(1, 4)))
+    rig = load(policy, args, {**OWN, **USER}, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(4), userid=7)
     rig.alloc(2, spec(2), userid=8)
     assert rig.started() == [1]
@@ -174,29 +168,27 @@ CORE_HOURS = {"per": "user", "period": "month", "max": {"core-hours": 4}}
 )
 @pytest.mark.parametrize("how", ["properties", "table"])
 def test_other_rules_follow_a_request_that_changes(policy, args, how, tables, reason):
-    sharing = {"own": {"mode": "node", "properties": ["own"]}}
-    rig = load(policy, args, sharing, rig=Rig(R(3, 4)), nodes=3, **tables)
+    rig = load(policy, args, OWN, rig=Rig(R(3, 4)), nodes=3, **tables)
     rig.alloc(1, spec(2, duration=3600), userid=7)
     assert rig.started() == [1]
     if how == "properties":
         rig.resource.update(property_add={"own": "0-2"})
     else:
-        rig.reconfigure({**tables, "sharing": {"all": {"mode": "node"}}})
+        rig.reconfigure({**tables, "sharing": NODE})
     rig.alloc(2, spec(1, duration=3600), userid=7)
     assert rig.started() == [1] and rig.reason(2).endswith(reason)
     rig.check()
     if how == "properties":
         rig.resource.update(property_remove={"own": "0-2"})
     else:
-        rig.reconfigure({**tables, "sharing": sharing})
+        rig.reconfigure({**tables, "sharing": OWN})
     assert rig.started() == [1, 2] and cores(rig, 2) == 1
 
 
 @POLICIES
 def test_a_limit_denies_a_job_whose_request_has_grown_beyond_it(policy, args):
     limits = {"bank": {"per": "bank", "banks": ["red"], "max": {"cores": 3}, "deny": True}}
-    sharing = {"own": {"mode": "node", "properties": ["own"]}}
-    rig = load(policy, args, sharing, rig=Rig(R(1, 4)), limits=limits)
+    rig = load(policy, args, OWN, rig=Rig(R(1, 4)), limits=limits)
     rig.alloc({1: spec(4), 2: spec(1, bank="red")})
     rig.resource.update(property_add={"own": "0"})
     assert rig.denied(2) == "limit bank: needs 4 cores, at most 3 are allowed"
@@ -205,8 +197,7 @@ def test_a_limit_denies_a_job_whose_request_has_grown_beyond_it(policy, args):
 @POLICIES
 def test_a_soft_limit_lets_a_job_back_whose_request_has_shrunk(policy, args):
     limits = {"user": {"per": "user", "max": {"cores": 3}, "soft": True}}
-    sharing = {"own": {"mode": "node", "properties": ["own"]}}
-    rig = load(policy, args, sharing, rig=Rig(R(1, 4, properties={"own": "0"})), limits=limits)
+    rig = load(policy, args, OWN, rig=Rig(R(1, 4, properties={"own": "0"})), limits=limits)
     rig.alloc(1, spec(4, bank="red"), userid=8)
     rig.alloc(2, spec(1), userid=7)
     rig.arrive(3, spec(2), userid=9)
@@ -231,8 +222,7 @@ class Told(AdmissionRule):
 
 @POLICIES
 def test_to_a_rule_of_a_site_another_request_is_a_new_one(policy, args):
-    sharing = {"own": {"mode": "node", "properties": ["own"]}}
-    rig = load(ruled(policy, Told), args, sharing, rig=Rig(R(1, 4)))
+    rig = load(ruled(policy, Told), args, OWN, rig=Rig(R(1, 4)))
     rig.alloc({1: spec(3), 2: spec(2), 3: spec(1, nodes=1, exclusive=True)})
     assert rig.started() == [1]
     rig.resource.update(property_add={"own": "0"})
@@ -261,10 +251,9 @@ def test_the_top_view_has_claimed_cores_that_are_idle(tree):
     rig = load(Backfill, (), USER, rig=Rig(machine(tree, 2)))
     rig.alloc(1, spec(1), userid=0)
     rig.alloc(2, spec(3), userid=99999)
-    claims = rig.answer("stats")["claims"]
-    assert claims == [
-        {"mode": "user", "whose": "root", "nodes": 1, "idle_cores": 3},
-        {"mode": "user", "whose": "99999", "nodes": 1, "idle_cores": 1},
+    assert rig.answer("stats")["claims"] == [
+        {"mode": "user", "whose": whose, "nodes": 1, "idle_cores": idle}
+        for whose, idle in (("root", 3), ("99999", 1))
     ]
 
 
@@ -280,7 +269,7 @@ def sockets(count, **keys):
 
 
 def test_more_containers_than_there_are_nodes_for():
-    rig = load(Backfill, (), {"all": {"mode": "node"}}, rig=Rig(machine(True, 2)))
+    rig = load(Backfill, (), NODE, rig=Rig(machine(True, 2)))
     rig.alloc(1, sockets(5), userid=7)
     assert "exclusive 'socket' container" in rig.denied(1)
 

@@ -8,12 +8,13 @@ import pytest
 from each_policy import TABLE, under
 from peers import R, Rig, jobspec
 
-from flux.scheduler.testing import FakeInstance
-
 POLICIES = under("fifo", "fifo-by-queue", "simple", "easy", "promise-all")
 
 
 # -- the reader ------------------------------------------------------------------------------------
+
+
+ONE_JOB = {"per": "user", "max": {"jobs": 1}}
 
 
 @pytest.fixture
@@ -43,94 +44,58 @@ def test_a_misspelled_table_is_doubted(loaded, table, hint):
     assert checked(loaded, **{table: {"one": {}}})["doubts"] == expected
 
 
-def test_a_queue_that_is_not_configured_is_doubted(loaded):
-    limits = {
-        "a": {"per": "user", "max": {"jobs": 1}, "queues": ["debgu", "batch"]},
-        "b": {"per": "user", "max": {"jobs": 1}, "queues": ["x"]},
-    }
-    assert checked(loaded, queues={"batch": {}, "debug": {}}, limits=limits)["doubts"] == [
-        "configuration: [limits.a] there is no queue 'debgu': is 'debug' meant?",
-        "configuration: [limits.b] there is no queue 'x'",
-    ]
-
-
 @pytest.mark.parametrize(
-    "key, hint",
+    "tables, doubts",
     [
-        ("sharing", None),
-        ("sharng", "is not a known key: is 'sharing' meant?"),
-        ("limits", "is not a known key"),
-    ],
-)
-def test_a_misspelled_key_of_a_queue_is_doubted(loaded, key, hint):
-    queues = {"batch": {"policy": {"scheduler": {key: "user"}}}, "debug": {"policy": {}}}
-    place = f"configuration: queues.batch.policy.scheduler.{key}"
-    expected = [] if hint is None else [f"{place} {hint}"]
-    assert checked(loaded, queues=queues)["doubts"] == expected
-
-
-@pytest.mark.parametrize(
-    "table, entries, doubts",
-    [
-        ("amounts", {"disk": {}}, ["[amounts.disk] no node has any"]),
+        *[
+            ({"queues": {"x": {"policy": {"scheduler": {key: "user"}}}}}, doubts)
+            for key, doubts in (
+                ("sharing", []),
+                ("sharng", ["queues.x.policy.scheduler.sharng is not a known key: is 'sharing' meant?"]),
+                ("limits", ["queues.x.policy.scheduler.limits is not a known key"]),
+            )
+        ],
         (
-            "amounts",
-            {"memory": {"each": "4G", "default": "5G"}},
+            {"limits": {"a": {**ONE_JOB, "queues": ["debgu", "batch"]}, "b": {**ONE_JOB, "queues": ["x"]}},
+             "queues": {"batch": {}, "debug": {}}},
+            ["[limits.a] there is no queue 'debgu': is 'debug' meant?", "[limits.b] there is no queue 'x'"],
+        ),
+        ({"amounts": {"disk": {}}}, ["[amounts.disk] no node has any"]),
+        (
+            {"amounts": {"memory": {"each": "4G", "default": "5G"}}},
             ["[amounts.memory] default='5G': no node has that much"],
         ),
         (
-            "amounts",
-            {"disk": {"each": 1, "hosts": {"n[3-4]": 2}, "properties": {"big": 3}}},
-            [
-                "[amounts.disk] hosts='n[3-4]': n4 not in this instance",
-                "[amounts.disk] properties='big': no node has it",
-            ],
+            {"amounts": {"disk": {"each": 1, "hosts": {"n[3-4]": 2}, "properties": {"big": 3}}}},
+            ["[amounts.disk] hosts='n[3-4]': n4 not in this instance", "[amounts.disk] properties='big': no node has it"],
         ),
+        *[
+            ({"topology": {"rack": {"groups": {"a": "n0", "b": hosts}}}}, [f"[topology.rack] groups.b={hosts!r}: {unknown} not in this instance"])
+            for hosts, unknown in (("n[2-99999999999]", "n[2-99999999999]"), ("n[2-7],m3", "n[4-7],m3"))
+        ],
+        ({"sharing": {"a": {"mode": "user", "properties": ["big"]}}}, ["[sharing.a] properties='big': no node has it"]),
         (
-            "topology",
-            {"rack": {"groups": {"a": "n[2-99999999999]"}}},
-            ["[topology.rack] groups.a='n[2-99999999999]': n[2-99999999999] not in this instance"],
-        ),
-        (
-            "sharing",
-            {"a": {"mode": "user", "properties": ["big"]}},
-            ["[sharing.a] properties='big': no node has it"],
-        ),
-        (
-            "topology",
-            {"rack": {"property-prefix": "rack-"}},
+            {"topology": {"rack": {"property-prefix": "rack-"}}},
             ["[topology.rack] property-prefix='rack-': no node has such a property"],
         ),
         (
-            "preemption",
-            {"b": {"queues": ["x"], "attribute": True}, "a": {"queues": ["x"], "attribute": True}},
-            [
-                "[preemption.b] queue 'x': class a counts",
-                "[preemption.b] attribute=true: class a counts",
-            ],
+            {"preemption": {name: {"queues": ["x"], "attribute": True} for name in "ba"}},
+            ["[preemption.b] queue 'x': class a counts", "[preemption.b] attribute=true: class a counts"],
         ),
         (
-            "preemption",
-            {"a": {"queues": ["x"], "signal": "USR1"}},
+            {"preemption": {"a": {"queues": ["x"], "signal": "USR1"}}},
             ["[preemption.a] signal: it is sent with a warning, and grace=0 gives none"],
         ),
     ],
-)
-def test_entries_without_effect_are_doubted(table, entries, doubts):
+)  # fmt: skip
+def test_entries_without_effect_are_doubted(tables, doubts):
     rig = Rig(R(4, 4), "sched-backfill")
-    config = {table: entries, "queues": {"x": {}}}
+    config = {"queues": {"x": {}}, **tables}
     answer = rig.answer("check-config", config=config)
     assert answer["doubts"] == [f"configuration: {text}" for text in doubts]
     assert not answer["faults"]
     rig.reconfigure(config)
     assert [text for text in rig.logged(4) if "takes effect" not in text] == answer["doubts"]
-
-
-def test_a_table_beside_its_longer_name_is_doubted(loaded):
-    limit = {"per": "user", "max": {"jobs": 1}}
-    assert checked(loaded, limits={"a": limit}, **{"sched-limits": {"b": limit}})["doubts"] == [
-        "configuration: [limits] is not read beside [sched-limits]"
-    ]
 
 
 def test_the_longer_name_counts_where_both_are(loaded):
@@ -141,6 +106,8 @@ def test_the_longer_name_counts_where_both_are(loaded):
     ):
         loaded.reconfigure(config)
         assert checked(loaded)["changes"]["limits"]["gone"] == names and not loaded.logged(3)
+    doubts = checked(loaded, limits={"a": limit}, **{"sched-limits": {"b": limit}})["doubts"]
+    assert doubts == ["configuration: [limits] is not read beside [sched-limits]"]
     loaded.reconfigure({"sched-limits": 7})
     assert checked(loaded)["changes"]["limits"]["gone"] == ["mine"]
     assert loaded.logged(3) == ["configuration: sched-limits=7: expected a table"]
@@ -162,9 +129,8 @@ def test_a_wrong_amount_is_named_once_and_the_others_are_counted(key, value, tex
 
 def test_a_configuration_is_checked_before_it_is_loaded():
     limit = {"per": "user", "max": {"jobs": 2}}
-    rig = Rig(
-        R(4, 4), "sched-fifo", config={"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}
-    )
+    tables = {"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}
+    rig = Rig(R(4, 4), "sched-fifo", config=tables)
     assert "configuration: [license] is not a known table: is [licenses] meant?" in rig.logged(4)
     config = {
         "limits": {"b": {"per": "user", "max": {"jobs": 3}}, "c": {"per": "uesr"}},
@@ -176,15 +142,11 @@ def test_a_configuration_is_checked_before_it_is_loaded():
     answer = rig.answer("check-config", config=config)
     (fault,) = answer["faults"]
     assert fault.startswith("configuration: [limits.c] per='uesr': expected 'user' or ")
-    assert answer == {
-        "faults": [fault],
-        "doubts": [],
-        "changes": {
-            "limits": {"new": [], "changed": ["b"], "gone": ["a"]},
-            "licenses": {"new": ["matlab"], "changed": [], "gone": []},
-        },
-        "over": [],
+    changes = {
+        "limits": {"new": [], "changed": ["b"], "gone": ["a"]},
+        "licenses": {"new": ["matlab"], "changed": [], "gone": []},
     }
+    assert answer == {"faults": [fault], "doubts": [], "changes": changes, "over": []}
     # Nothing has changed.
     assert rig.answer("check-config", config=config) == answer
     errnum, text = rig.ask("sched.check-config", {"config": 5})
@@ -272,31 +234,25 @@ def test_jobs_that_would_be_over_new_licences_or_budgets_are_named():
     rig.wait(1800)
 
     over = partial(would_be_over, rig)
-    assert (
-        over(licenses={"matlab": 12}, budgets={"one": {**budget, "max": {"node-hours": 9}}}) == []
-    )
+    larger = {**budget, "max": {"node-hours": 9}}
+    assert over(licenses={"matlab": 12}, budgets={"one": larger}) == []
     assert over(licenses={"matlab": 4, "ansys": 1}) == [
         ("matlab", "running", ["ƒ2", "ƒ3"], "licenses: matlab 5 of 4 in use"),
         ("matlab", "pending", ["ƒ4"], "licenses: matlab 5 of 4 in use; needs 1"),
         ("matlab", "pending", ["ƒ5"], "licenses: needs 7 of matlab, there are 4"),
     ]
-    assert over(licenses={"ansys": 1})[0][2:] == (
-        ["ƒ4"],
-        "licenses: there is no licence matlab (known: ansys)",
-    )
+    unknown = "licenses: there is no licence matlab (known: ansys)"
+    assert over(licenses={"ansys": 1})[0][2:] == (["ƒ4"], unknown)
     # The past use of a budget counts; a new budget begins with the use from now on.
     for name, most, taken in (("one", 3, "2.0"), ("two", 2, "1.0")):
+        text = f"has taken {taken} of {most} node-hours of this day; needs 2.0"
         assert over(budgets={name: {**budget, "max": {"node-hours": most}}}) == [
-            (
-                *(name, "pending", [job]),
-                f"budget {name}: {user} has taken {taken} of {most} node-hours of this day; needs 2.0",
-            )
+            (name, "pending", [job], f"budget {name}: {user} {text}")
             for job, user in (("ƒ4", 700), ("ƒ5", 701))
         ]
-    assert over(budgets={"one": {**budget, "per": "instance", "max": {"node-hours": 1.5}}})[0] == (
-        *("one", "running", ["ƒ2", "ƒ3"]),
-        "budget one: 2.0 are taken of 1.5 node-hours of this day",
-    )
+    of_all = {**budget, "per": "instance", "max": {"node-hours": 1.5}}
+    text = "budget one: 2.0 are taken of 1.5 node-hours of this day"
+    assert over(budgets={"one": of_all})[0] == ("one", "running", ["ƒ2", "ƒ3"], text)
     # Nothing has changed.
     assert rig.answer("limits")["licenses"][0]["used"] == 5
     rig.free(1)
@@ -375,21 +331,6 @@ class Projects(TableRule):
     def stats(self):
         return {"found": self.found}
 
-class Thief(Beds):
-    table = "limits"
-
-class Double(Beds):
-    table, lists = "double", "licenses"
-
-class Listed(Beds):
-    table = ["listed"]
-
-class Dotted(Beds):
-    table = "site.beds"
-
-class Lists(Beds):
-    table, lists = "other", True
-
 class Forgetful(TableRule):
     table, lists = "forgetful", "forgetful"
 
@@ -418,7 +359,7 @@ def curfew(tmp_path):
 
 def waits(rig, jobid):
     """The reason why a job waits, and the rule."""
-    (job,) = rig.answer("explain", id=jobid)["jobs"]
+    job = rig.explain(jobid)
     return job["reason"], [one["rule"] for one in job["rules"]]
 
 
@@ -434,10 +375,9 @@ def test_a_rule_of_a_sites_own_comes_and_goes_with_the_configuration(policy, arg
     rig.reconfigure({"queues": {"a": {"parent": "b"}, "b": {}}})
     assert sorted(rig.started()) == [1, 2, 3]
     # It counts the present jobs once, also if other rules are loaded anew.
-    rig.reconfigure({"rules": {"curfew": f"{curfew}:Curfew"}})
-    rig.reconfigure(
-        {"rules": {"curfew": f"{curfew}:Curfew"}, "queues": {"a": {"parent": "b"}, "b": {}}}
-    )
+    rules = {"curfew": f"{curfew}:Curfew"}
+    rig.reconfigure({"rules": rules})
+    rig.reconfigure({"rules": rules, "queues": {"a": {"parent": "b"}, "b": {}}})
     rig.arrive(4, jobspec(1, duration=100))
     for jobid in (1, 2):
         rig.free(jobid)
@@ -470,9 +410,8 @@ def test_one_with_a_table_is_switched_on_by_it_and_listed(policy, args, curfew):
     assert waits(rig, 2) == ("beds: it is late", ["beds"])
     assert rig.answer("limits")["beds"] == [{"bed": "all", "used": 1}]
     config = {"rules": rules, "beds": {"all": "x"}}
-    assert rig.answer("check-config", config=config)["faults"] == [
-        "configuration: [beds.all] 'x': expected a number"
-    ]
+    faults = rig.answer("check-config", config=config)["faults"]
+    assert faults == ["configuration: [beds.all] 'x': expected a number"]
     rig.client.become(500)
     assert "beds" not in rig.answer("limits"), "a guest is told what the table names"
     rig.client = type(rig.client)()
@@ -495,13 +434,10 @@ def test_wrong_answers_of_a_rule_with_a_table_are_told(curfew):
     rules = {"rules": {"forgetful": f"{curfew}:Forgetful"}}
     rig = load(*TABLE["fifo"], {**rules, "forgetful": {"one": 1, "two": 2}})
     assert rig.answer("limits")["forgetful"] == []
-    assert [
-        line
-        for line in rig.logged(3)
-        if "configuration: [forgetful.two] admission rule forgetful: parse() returned None: expected the entry"
-        in line
-    ]
-    assert [line for line in rig.logged(3) if "report() returned ['one']: expected dicts" in line]
+    told = "\n".join(rig.logged(3))
+    entry = "[forgetful.two] admission rule forgetful: parse() returned None: expected the entry"
+    assert f"configuration: {entry}" in told
+    assert "report() returned ['one']: expected dicts" in told
 
 
 def test_an_argument_adds_one_as_well(curfew):
@@ -521,9 +457,7 @@ def test_arguments_may_name_classes_of_one_name_in_two_files(tmp_path):
             f"class Mine(AdmissionRule):\n    def stats(self): return {{'{name}': [1]}}\n"
         )
         args.append(f"rule={path}:Mine")
-    instance = FakeInstance()
-    instance.load("sched-fifo", *args)
-    stats = instance.request("sched.stats", {})
+    stats = Rig(R(1, 1), "sched-fifo", *args).answer("stats")
     assert stats["first"] == stats["second"] == [1]
 
 
@@ -534,17 +468,22 @@ FAULTS = [
     ("{path}:Missing", "no class Missing in {path}"),
     ("{path}:function", "it is not a class derived from AdmissionRule"),
     ("{path}:Broken", "RuntimeError: out of order (site_rules.py:"),
-    ("{path}:Thief", "the table [limits] is read by another rule"),
-    ("{path}:Double", "lists='licenses' is another rule's"),
     ("{path}:TableRule", "it does not say which table is its own"),
-    ("{path}:Listed", "table=['listed']: expected a name without dots"),
-    ("{path}:Dotted", "table='site.beds': expected a name without dots"),
-    ("{path}:Lists", "lists=True: expected a name without dots"),
+    # Another table, and what it lists.
+    (("limits", None), "the table [limits] is read by another rule"),
+    (("double", "licenses"), "lists='licenses' is another rule's"),
+    ((["listed"], None), "table=['listed']: expected a name without dots"),
+    (("site.beds", None), "table='site.beds': expected a name without dots"),
+    (("other", True), "lists=True: expected a name without dots"),
 ]
 
 
-@pytest.mark.parametrize("entry, said", FAULTS, ids=[str(one[0])[-12:] for one in FAULTS])
+@pytest.mark.parametrize("entry, said", FAULTS, ids=[str(one[0])[-20:] for one in FAULTS])
 def test_a_rule_that_cannot_be_loaded_is_one_line(entry, said, curfew):
+    if isinstance(entry, tuple):
+        names = "table, lists = {!r}, {!r}".format(*entry)
+        curfew.write_text(f"{CURFEW}\nclass Wrong(Beds):\n    {names}\n")
+        entry = "{path}:Wrong"
     if isinstance(entry, str):
         entry = entry.format(path=curfew)
     rig = load(*TABLE["fifo"], {"rules": {"curfew": entry, "beds": f"{curfew}:Beds"}})
@@ -599,12 +538,10 @@ def test_looking_at_a_configuration_runs_no_file(curfew, tmp_path):
     curfew.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{CURFEW}")
     rig = load(*TABLE["fifo"])
     config = {"rules": {"curfew": f"{curfew}:Curfew"}, "rule": {}}
-    assert rig.answer("check-config", config=config) == {
-        "faults": [],
-        "doubts": ["configuration: [rule] is not a known table: is [rules] meant?"],
-        "changes": {"rules": {"new": ["curfew"], "changed": [], "gone": []}},
-        "over": [],
-    }
+    answer = rig.answer("check-config", config=config)
+    assert answer["doubts"] == ["configuration: [rule] is not a known table: is [rules] meant?"]
+    assert answer["changes"] == {"rules": {"new": ["curfew"], "changed": [], "gone": []}}
+    assert answer["faults"] == answer["over"] == []
     assert not (tmp_path / "ran").exists()
 
 
@@ -647,8 +584,7 @@ def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_th
         if jobid == 2:
             rig.alloc(3, jobspec(2, nodes=2, exclusive=True, duration=7200), userid=8)
     assert rig.started() == [1, 2, 3]
-    rig.free(1)
-    rig.settle()  # 4 may start, and does not fit
+    rig.free(1, wait=0)  # 4 may start, and does not fit
     rig.cancel(4)
     rig.free(3)
     assert rig.started() == [1, 2, 3, 5]
@@ -702,8 +638,7 @@ def test_jobs_come_and_go_while_a_table_comes_into_force(policy, args, again):
     node = partial(jobspec, 1, nodes=1, exclusive=True, duration=1000)
     rig = Rig(R(8, 4), policy, "queue-depth=unlimited", *args)
     rig.alloc(range(1, 9), node(), userid=7)
-    rig.alloc(range(100, 400), node(bank="red"), userid=7)
-    rig.settle()
+    rig.arrive(range(100, 400), node(bank="red"), userid=7)
     limits = [{"limits": {"one": {"per": "user", "max": {"jobs": most}}}} for most in (4, 7)]
     for config in reversed(limits) if again else limits[:1]:
         rig.send(f"{rig.sched.name}.config-reload", config)

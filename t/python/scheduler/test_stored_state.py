@@ -14,13 +14,7 @@ from flux.scheduler.testing.handle import FakeHandle
 
 DEEP = "[" * 100_000 + "]" * 100_000
 DAMAGED = [
-    DEEP,
-    "5",
-    '"text"',
-    "null",
-    "[]",
-    "{}",
-    '{"version": 1}',
+    *(DEEP, "5", '"text"', "null", "[]", "{}", '{"version": 1}'),
     '{"version": 1, "classes": 5, "by": 5, "through": {}}',
     '{"version": 1, "latest": 5}',
     '{"version": 1, "shares": 5, "misses": []}',
@@ -65,22 +59,15 @@ def test_a_damaged_value_costs_the_stored_state(key, text):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        DEEP,
-        '{"version": 1, "reservations": 5}',
-        '{"version": 1, "reservations": [5]}',
-        '{"version": 2, "reservations": []}',
-        "7",
-    ],
+    [DEEP, "7", '{"version": 2, "reservations": []}']
+    + [f'{{"version": 1, "reservations": {value}}}' for value in ("5", "[5]")],
 )
 def test_damaged_reservations_keep_it_from_loading_and_it_says_how_to_go_on(text):
     """Without them jobs would start on reserved resources."""
     instance = FakeInstance(nodes=2, check_errors=False)
     instance.kvs.values["checkpoint.sched-reservations"] = text
-    with pytest.raises(
-        Exception,
-        match=r"unlink checkpoint.sched-reservations` removes it; .* `flux start --recovery`",
-    ):
+    said = r"unlink checkpoint.sched-reservations` removes it; .* `flux start --recovery`"
+    with pytest.raises(Exception, match=said):
         instance.load("sched-backfill")
 
 
@@ -107,15 +94,10 @@ def test_preemptions_are_stored_as_by_the_version_before():
     times = {"decided": 200.0, "deadline": 210.0, "expected": 211.0}
     preemption = {"taker": 8, "queue": "high", "userid": 5, "ranks": "0-1"}
     lent = {**victim, "id": 3, "taker": 9, "queue": "high", "until": 300.0, "warned": True}
-    text = json.dumps(
-        {
-            "version": 1,
-            "preemptions": [{**preemption, **times, "victims": [victim]}],
-            "borrowers": [lent],
-        }
-    )
+    stored = {"version": 1, "preemptions": [{**preemption, **times, "victims": [victim]}]}
+    stored["borrowers"] = [lent]
     instance = FakeInstance(nodes=2)
-    instance.kvs.values[state.KEY] = text
+    instance.kvs.values[state.KEY] = json.dumps(stored)
     kept = []
     host = SimpleNamespace(
         handle=FakeHandle(instance, "sched-fifo"),
@@ -129,4 +111,4 @@ def test_preemptions_are_stored_as_by_the_version_before():
     rule.configure({"low": read_class("low", {"queues": ["low"]})})
     assert [one.in_promise for one in rule._active.values()] == [False, True]
     rule.shared.store()
-    assert json.loads(kept[0]) == json.loads(text)
+    assert json.loads(kept[0]) == stored

@@ -5,7 +5,7 @@ import errno
 import heapq
 
 import pytest
-from peers import Guide
+from peers import Guide, loaded
 
 from flux.scheduler import Scheduler
 from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec, make_R
@@ -14,23 +14,16 @@ from flux.scheduler.testing import FakeInstance, SchedulerErrors, jobspec, make_
 @pytest.fixture
 def instance():
     """Four nodes of one core under the shortest policy."""
-    instance = FakeInstance(nodes=4)
-    instance.load(Guide)
-    return instance
+    return loaded(Guide, nodes=4)
 
 
 # -- loading ---------------------------------------------------------------------------------------
 
 
-def test_a_file_with_one_class_needs_no_mod_main(tmp_path):
+def test_a_file_with_one_class_alone_needs_no_mod_main(tmp_path):
     path = tmp_path / "my-sched.py"
     path.write_text("import flux.scheduler\nclass Mine(flux.scheduler.Scheduler): pass\n")
-    instance = FakeInstance()
-    assert instance.load(path).name == "my-sched"
-
-
-def test_a_file_with_another_number_of_classes_needs_mod_main(tmp_path):
-    path = tmp_path / "my-sched.py"
+    assert FakeInstance().load(path).name == "my-sched"
     path.write_text("from flux.scheduler import Scheduler\nclass Mine(Scheduler): pass")
     with pytest.raises(ValueError, match=r"my-sched.py: .*\(Scheduler, Mine\); define mod_main"):
         FakeInstance().load(path)
@@ -51,8 +44,7 @@ def test_there_is_one_scheduler_at_a_time(instance):
 
 
 def test_jobs_run_for_their_time_limit_and_free_their_resources():
-    instance = FakeInstance(nodes=4, cores=8)
-    instance.load(Guide)
+    instance = loaded(Guide, nodes=4, cores=8)
     first = instance.submit(nodes=4, cores=8, duration=600)
     second = instance.submit(slots=3, cores=2, duration=60, runtime=10)
     assert first.state == second.state == "pending"
@@ -65,9 +57,8 @@ def test_jobs_run_for_their_time_limit_and_free_their_resources():
     assert instance.running() == [first]
     instance.advance(0.5)
     assert (first.state, first.result, first.t_end) == ("inactive", "completed", instance.now())
-    assert instance.running() == [second] and second.R["execution"]["R_lite"][0]["children"] == {
-        "core": "0-5"
-    }
+    assert instance.running() == [second]
+    assert second.R["execution"]["R_lite"][0]["children"] == {"core": "0-5"}
     instance.advance(10)
     assert second.t_end == second.t_start + 10
     assert instance.scheduler.resources.copy_allocated().dumps() == ""
@@ -100,8 +91,7 @@ def test_part_of_a_job_comes_back_first():
             freed.append((R.dumps(), final))
             super().free(jobid, R, final=final)
 
-    instance = FakeInstance(nodes=4)
-    instance.load(Noting)
+    instance = loaded(Noting, nodes=4)
     job = instance.submit(nodes=4)
     instance.run_until_idle()
     job.release("1-2")
@@ -120,8 +110,7 @@ def test_a_scheduler_may_refuse_to_move_an_end():
         def expiration(self, msg, jobid, expiration):
             self.handle.respond_error(msg, errno.EPERM, "no")
 
-    instance = FakeInstance()
-    instance.load(Strict)
+    instance = loaded(Strict)
     job = instance.submit(duration=100)
     instance.run_until_idle()
     with pytest.raises(PermissionError, match="no"):
@@ -130,8 +119,7 @@ def test_a_scheduler_may_refuse_to_move_an_end():
 
 
 def test_estimates_and_reasons_are_seen_as_users_see_them():
-    instance = FakeInstance(nodes=4, cores=8)
-    instance.load("sched-backfill")
+    instance = loaded("sched-backfill", nodes=4, cores=8)
     wide = instance.submit(nodes=3, cores=8, duration=3600)
     whole = instance.submit(nodes=4, cores=8, duration=600)
     short = instance.submit(nodes=1, cores=8, duration=600)
@@ -182,8 +170,7 @@ def test_a_scheduler_that_stops_itself_is_gone():
         def resource_update(self):
             self.stop()
 
-    instance = FakeInstance(nodes=2)
-    instance.load(Stopping)
+    instance = loaded(Stopping, nodes=2)
     job = instance.submit(nodes=2)
     instance.mark_down("0")
     instance.run_until_idle()
@@ -199,8 +186,7 @@ def test_waiting_for_an_answer_that_never_comes_is_an_error():
             self.handle.service_register("mine").get()
             self.handle.rpc("mine.ask").get()
 
-    instance = FakeInstance()
-    instance.load(Deaf)
+    instance = loaded(Deaf)
     instance.submit()
     with pytest.raises(SchedulerErrors, match="waits for an answer that will never come"):
         instance.run_until_idle()
@@ -258,8 +244,7 @@ def test_an_event_reaches_a_policy_that_has_subscribed():
         def power(self, msg):
             heard.append(msg.payload)
 
-    instance = FakeInstance()
-    instance.load(Listening)
+    instance = loaded(Listening)
     instance.publish("site.power", {"watts": 7})
     instance.publish("site.weather", {})
     instance.run_until_idle()
@@ -275,8 +260,7 @@ def test_dicts_of_the_builders_are_passed_by_name(instance):
 
 def test_two_runs_of_one_test_are_the_same():
     def run():
-        instance = FakeInstance(nodes=8, cores=4)
-        instance.load("sched-backfill", "reservations=3")
+        instance = loaded("sched-backfill", "reservations=3", nodes=8, cores=4)
         for number in range(12):
             instance.submit(nodes=1 + number * 7 % 8, cores=4, duration=100 + number * 37 % 500)
             instance.advance(number % 5)

@@ -15,8 +15,8 @@ from flux.scheduler.trial import Trial
 NOW = 10000.0
 
 
-def candidate(jobid, rank, nodes, start):
-    return Victim(jobid, "standby", nodes, start, 0, rank)
+def candidate(jobid, rank, nodes, age):
+    return Victim(jobid, "standby", nodes, NOW - age, 0, rank)
 
 
 class Rooms(Trial):
@@ -64,14 +64,8 @@ def plainly(candidates, trial):
 
 
 def test_the_order_is_rank_then_loss_then_youth_then_id():
-    candidates = [
-        candidate(1, 1, 1, NOW - 1),
-        candidate(2, 0, 4, NOW - 100),
-        candidate(3, 0, 1, NOW - 400),
-        candidate(4, 0, 2, NOW - 200),
-        candidate(5, 0, 2, NOW - 200),
-        candidate(6, 0, 1, NOW - 5),
-    ]
+    jobs = [(1, 1, 1), (0, 4, 100), (0, 1, 400), (0, 2, 200), (0, 2, 200), (0, 1, 5)]
+    candidates = [candidate(jobid, *job) for jobid, job in enumerate(jobs, 1)]
     assert [one.jobid for one in in_order(candidates, NOW)] == [6, 2, 5, 4, 3, 1]
 
 
@@ -82,9 +76,7 @@ def test_the_choice_follows_the_rule_and_no_victim_can_be_left_out(seed):
     for jobid in range(draw.randint(0, 30)):
         nodes = draw.choice([1, 1, 2, 4])
         rooms[jobid] = (draw.randrange(3), nodes)
-        candidates.append(
-            candidate(jobid, draw.randrange(2), nodes, NOW - draw.choice([10, 100, 1000]))
-        )
+        candidates.append(candidate(jobid, draw.randrange(2), nodes, draw.choice([10, 100, 1000])))
     needed = draw.randint(1, 12)
     shuffled = candidates[:]
     draw.shuffle(shuffled)
@@ -106,7 +98,7 @@ def test_the_choice_follows_the_rule_and_no_victim_can_be_left_out(seed):
 def test_of_ten_thousand_candidates_few_are_tried():
     rooms = dict.fromkeys(range(10000), (0, 1))
     trial = Rooms(rooms, 3)
-    chosen = choose([candidate(i, 0, 1, NOW - i) for i in range(10000)], trial)
+    chosen = choose([candidate(i, 0, 1, i) for i in range(10000)], trial)
     assert [one.jobid for one in chosen] == [0, 1, 2]
     assert trial.trials < 40
 

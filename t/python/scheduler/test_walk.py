@@ -13,9 +13,8 @@ from flux.scheduler.walk import EFFORT_PER_TURN
 def examined_after_an_end(monkeypatch, shapes):
     """How many jobs are examined, and kinds of room counted, after an end while so many shapes of
     jobs are blocked, one of which can start."""
-    rig = Rig(
-        R(200, 96), "sched-backfill", "queue-depth=unlimited", "reason-depth=0", estimates=False
-    )
+    args = ("queue-depth=unlimited", "reason-depth=0")
+    rig = Rig(R(200, 96), "sched-backfill", *args, estimates=False)
     rig.alloc(1, jobspec(1, nodes=199, exclusive=True, duration=3600.0))
     rig.arrive(2, jobspec(1, cores=96, duration=7200.0))
     for number in range(shapes):
@@ -25,15 +24,10 @@ def examined_after_an_end(monkeypatch, shapes):
     assert sorted(rig.started()) == [1, 2]
     examined, counted = [], []
     examine, count = BackfillInOrder.examine, RoomCounts.count
+    noted = lambda log, function: lambda *args: log.append(args) or function(*args)  # noqa: E731
     with monkeypatch.context() as patched:
-        patched.setattr(
-            BackfillInOrder,
-            "examine",
-            lambda self, job: examined.append(job.jobid) or examine(self, job),
-        )
-        patched.setattr(
-            RoomCounts, "count", lambda self, shape: counted.append(1) or count(self, shape)
-        )
+        patched.setattr(BackfillInOrder, "examine", noted(examined, examine))
+        patched.setattr(RoomCounts, "count", noted(counted, count))
         rig.free(2, wait=0)
     assert sorted(rig.started()) == [1, 2, 9000]
     return len(examined), len(counted)
@@ -47,8 +41,7 @@ def test_after_an_end_only_those_are_examined_for_which_there_is_room(monkeypatc
 
 
 def test_one_question_leaves_out_all_groups_of_a_kind_until_the_promise_is_dropped(monkeypatch):
-    rig = Rig(R(16, 1))
-    rig.load("sched-backfill")
+    rig = Rig(R(16, 1), "sched-backfill")
 
     def submit(jobid, nodes, duration):
         rig.arrive(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=duration))
@@ -77,25 +70,16 @@ class Request:
 class Asks:
     """As much of a pool's request as a backlog looks at."""
 
-    def __init__(self, shape, duration=0.0):
+    duration = 60.0
+
+    def __init__(self, shape):
         self.shape = shape
-        self.duration = duration
-
-
-def job(jobid, shape="a", duration=60, priority=16):
-    return PendingJob(jobid, priority, 0.0, Request(), Asks(shape, duration))
-
-
-def backlog_of(*jobs):
-    backlog = Backlog()
-    for one in jobs:
-        backlog.push(one)
-    return backlog
 
 
 def test_waiting_jobs_go_before_many_arrivals_when_resources_are_freed():
-    backlog = backlog_of(*[job(jobid, jobid) for jobid in range(1, 1000)])
-    found = []
+    backlog, found = Backlog(), []
+    for jobid in range(1, 1000):
+        backlog.push(PendingJob(jobid, 16, 0.0, Request(), Asks(jobid)))
     for one in backlog.to_examine(lambda: 0.0):
         if one is not None:
             found.append(one.jobid)

@@ -80,22 +80,17 @@ def starts_by(tmp_path, option, returned):
 
 
 @pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
-def test_a_number_of_another_type_counts(tmp_path, option):
-    assert starts_by(tmp_path, option, lambda jobid: Scalar(9 - jobid)) == ([2, 1, 0], [])
-
-
-@pytest.mark.parametrize("option", ["rank", "candidates", "predict"])
 @pytest.mark.parametrize("wrong", [None, float("nan"), "text", (1, 2)])
 def test_values_other_than_numbers_are_told_once(tmp_path, option, wrong):
+    assert starts_by(tmp_path, option, lambda jobid: Scalar(9 - jobid)) == ([2, 1, 0], [])
     order, errors = starts_by(tmp_path, option, lambda jobid: wrong)
     assert order == [0, 1, 2]
     if option == "predict" and isinstance(wrong, (type(None), float)):
         assert not errors  # unknown
     else:
         (text,) = errors
-        assert text.startswith(f"{option} of ") and text.endswith(
-            f" is {wrong!r}: expected a number"
-        )
+        assert text.startswith(f"{option} of ")
+        assert text.endswith(f" is {wrong!r}: expected a number")
 
 
 @pytest.mark.parametrize(
@@ -106,9 +101,8 @@ def test_a_number_that_is_not_computed_stops_no_pass(method, args):
     def wrong(self, job):
         raise KeyError("mine")
 
-    instance = loaded(
-        type("Mine", (Backfill,), {method: wrong}), *args, nodes=2, check_errors=False
-    )
+    policy = type("Mine", (Backfill,), {method: wrong})
+    instance = loaded(policy, *args, nodes=2, check_errors=False)
     for nodes in (1, 2, 1, 1):
         instance.submit(nodes=nodes, duration=10)
     instance.advance(60)
@@ -285,9 +279,7 @@ WRONG = {
 }
 
 HOOKS = sorted(
-    name
-    for name, value in vars(AdmissionRule).items()
-    if callable(value) and not name.startswith("_")
+    name for name, value in vars(AdmissionRule).items() if callable(value) and name[0] != "_"
 )
 
 
@@ -308,12 +300,9 @@ def rule_with(hook, value, called):
 
 
 QUESTIONS = [
-    ("sched.explain", {"all": True}),
-    ("sched.explain", {"id": 4}),
-    ("sched.plan", {"horizon": 3600}),
-    ("sched.windows", {"horizon": 3600}),
-    ("sched.stats", {}),
-    ("sched.limits", {}),
+    *[("sched.explain", payload) for payload in ({"all": True}, {"id": 4})],
+    *[(f"sched.{topic}", {"horizon": 3600}) for topic in ("plan", "windows")],
+    *[(f"sched.{topic}", {}) for topic in ("stats", "limits")],
 ]
 
 
