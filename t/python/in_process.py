@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The embedded instance in the test's own process: the base of the harnesses of its services."""
 
-from contextlib import contextmanager
-
 import pytest
 
 from _flux.module import module_handle
@@ -11,15 +9,6 @@ from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.handle import RPC_STREAMING, Flux
 from flux_engine.kernel.message import OWNER, OWNER_ROLES, ROLE_USER
 from flux_engine.kernel.task import Task
-
-
-@contextmanager
-def raises(number, text=None):
-    """Expect an OSError of this errno and, if given, this text."""
-    with pytest.raises(OSError) as caught:
-        yield
-    assert caught.value.errno == number
-    assert text is None or caught.value.strerror == text
 
 
 def refused(number, call, *args, **kwargs):

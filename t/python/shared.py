@@ -8,6 +8,7 @@ taken if it exists.  Where there is none, the tests that need it are skipped, an
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def data_path(name):
     if not path.exists():
         pytest.skip(f"no recorded data: {path} is missing", allow_module_level=True)
     return path
+
+
+def run(*command, **more):
+    """Run a command, without input; its output is text, in `stdout` and `stderr`."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    words = [str(word) for word in command]
+    return subprocess.run(words, **{**pipes, "text": True, "check": False, **more})
 
 
 def load_json(name):

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import facts
 import pytest
 from in_process import InProcess
+from shared import run
 
 
 @pytest.fixture
@@ -24,10 +24,7 @@ def test_inside(h, fact):
 
 def check(words, env):
     """Run facts.py by a command line; every fact has to hold."""
-    done = subprocess.run(
-        [*words, os.path.abspath(facts.__file__)],
-        env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600,
-    )  # fmt: skip
+    done = run(*words, os.path.abspath(facts.__file__), env=env, timeout=600)
     assert done.stdout.split() == list(facts.FACTS), done.stderr
     assert done.returncode == 0, done.stderr
 
@@ -55,7 +52,7 @@ def real_fluxes():
 
 def is_real(flux):
     # The embedded command, installed, has no such library.
-    version = subprocess.run([flux, "version"], stdout=subprocess.PIPE, text=True).stdout
+    version = run(flux, "version").stdout
     return "libflux-core" in version and "embedded" not in version
 
 

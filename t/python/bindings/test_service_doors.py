@@ -73,10 +73,9 @@ def test_no_payload_is_too_odd(instance, seed):
     for _ in range(2500):
         topic = chance.choice(topics)
         streaming, keys = methods[topic]
-        payload = {
-            chance.choice([*keys, *keys, *keys, *KEYS]): value(chance, ids)
-            for _ in range(chance.randrange(5))
-        }
+        names = [*keys, *keys, *keys, *KEYS]
+        count = chance.randrange(5)
+        payload = {chance.choice(names): value(chance, ids) for _ in range(count)}
         if "id" in keys and chance.random() < 0.5:
             payload["id"] = chance.choice(ids)
         payload = chance.choice([payload] * 9 + [None])
@@ -89,12 +88,10 @@ def test_no_payload_is_too_odd(instance, seed):
                 assert exc.errno != errno.EIO, (topic, json.dumps(payload), exc.strerror)
         rpc.stop()
         if chance.random() < 0.01:
+            urgency = chance.randrange(32)
             try:
-                ids.append(
-                    flux.job.submit_async(
-                        h, spec, urgency=chance.randrange(32), novalidate=True
-                    ).get_id()
-                )
+                future = flux.job.submit_async(h, spec, urgency=urgency, novalidate=True)
+                ids.append(future.get_id())
             except OSError as exc:
                 # Submission may have been disabled by now, or the instance's time be over.
                 assert exc.errno == errno.EINVAL

@@ -72,12 +72,10 @@ def own(broker):
     return broker
 
 
-def test_topic_without_prefix(own):
+def test_a_topic_without_prefix_and_a_handler_that_fails(own):
     own.call("own.register", {"service": "other"})
     assert own.call("other.topic") == {}
-
-
-def test_the_error_of_a_handler_ends_the_module(own):
+    # Its error ends the module.
     assert own.fails("own.register", {"service": "log"})[0] == errno.EHOSTUNREACH
     assert "own" not in own.loaded()
 
@@ -89,33 +87,25 @@ def test_guests_where_the_handler_lets_them_in(own):
 
 
 def test_events(own):
-    for topic, payload in (
-        ("own.tick", {"n": 1}),
-        ("news.today", {}),
-        ("news", {}),
-        ("unrelated", {}),
-    ):
-        own.call("event.publish", {"topic": topic, "payload": payload})
+    for topic, n in (("own.tick", 1), ("news.today", 2), ("news", 3), ("unrelated", 4)):
+        own.call("event.publish", {"topic": topic, "payload": {"n": n}})
     assert own.call("own.seen") == {"seen": [{"n": 1}, "news"]}
 
 
-def test_debug_word(own):
+def test_debug_word_and_log_levels(own):
     assert own.call("own.debug", {"op": "setbit", "flags": 5}) == {"flags": 5}
     assert own.call("own.dbg") == {"bits": [True, True, False, True]}
     assert own.call("own.debug", {"op": "setbit", "flags": 0}) == {"flags": 4}
+    assert own.call("own.log", {"level": "Info"}) == {"level": 6, "name": "info"}
+    assert own.call("own.log", {"level": 3}) == {"level": 3, "name": "err"}
+    texts = [line for line in own.log() if line.startswith("own.")]
+    assert texts == ["own.info: i", "own.err: e", "own.err: e"]
 
 
 def test_system_exit_in_a_handler_is_swallowed_without_an_answer(own):
     rpc = own.handle.rpc("own.sysexit")
     assert own.call("own.seen") == {"seen": []}
     assert not rpc.is_ready()
-
-
-def test_log_levels(own):
-    assert own.call("own.log", {"level": "Info"}) == {"level": 6, "name": "info"}
-    assert own.call("own.log", {"level": 3}) == {"level": 3, "name": "err"}
-    texts = [line for line in own.log() if line.startswith("own.")]
-    assert texts == ["own.info: i", "own.err: e", "own.err: e"]
 
 
 def test_flux_inside_a_module_is_its_own_handle(own):

@@ -2,6 +2,7 @@
 """Modules loaded, unloaded, killed and crashing at random: every request is answered, once."""
 
 import random
+from collections import Counter
 
 import pytest
 from broker_help import GOOD
@@ -26,20 +27,18 @@ ASKING = """
 @pytest.mark.parametrize("seed", range(25))
 def test_history(broker, capfd, seed):
     rng = random.Random(seed)
+    kernel = broker.kernel
     good, asking = broker.file("good.py", GOOD), broker.file("asking.py", ASKING)
     broker.call("module.load", {"path": asking, "args": []})
-    answers = {}
-    futures = []
-
-    def answered(number):
-        answers[number] = answers.get(number, 0) + 1
+    answers = Counter()
+    topics = []
 
     def ask(topic, payload=None):
         future = broker.handle.rpc(topic, payload)
         # Callbacks need our reactor. The answer must be there, and no second one may come.
-        arrive, number = future.arrive, len(futures)
-        future.arrive = lambda msg: (answered(number), arrive(msg))
-        futures.append((future, topic))
+        arrive, number = future.arrive, len(topics)
+        future.arrive = lambda msg: (answers.update([number]), arrive(msg))
+        topics.append(topic)
 
     for _ in range(40):
         name = rng.choice(NAMES)
@@ -54,10 +53,8 @@ def test_history(broker, capfd, seed):
         elif action == "ask":
             ask("asking.ask", {"topic": f"{name}.{rng.choice(['hello', 'park', 'crash'])}"})
         elif action == "turn":
-            target = broker.kernel.turns + rng.randint(1, 4)
-            broker.kernel.run(
-                until=lambda: broker.kernel.turns >= target or not broker.kernel.ready
-            )  # noqa: B023
+            target = kernel.turns + rng.randint(1, 4)
+            kernel.run(until=lambda: kernel.turns >= target or not kernel.ready)
         elif action == "settle":
             broker.run()
         else:
@@ -66,10 +63,7 @@ def test_history(broker, capfd, seed):
     for name in NAMES:
         broker.handle.rpc("module.remove", {"name": name})
     broker.run()
-    unanswered = [
-        topic for number, (future, topic) in enumerate(futures) if answers.get(number) != 1
-    ]
-    assert unanswered == []
+    assert [topic for number, topic in enumerate(topics) if answers[number] != 1] == []
     assert set(broker.loaded()).isdisjoint(NAMES)
-    assert not {"one", "two", "three"} & set(broker.kernel.services)
+    assert not set(NAMES) & set(kernel.services)
     capfd.readouterr()

@@ -117,18 +117,18 @@ def test_clients_may_hold_services(broker, client, server):
     stream = h.rpc("mine.s", {}, flags=2)
     asked = {msg.topic: msg for msg in (client.receive() for _ in range(5))}
     assert asked["mine.a"].payload == {"n": 1} and asked["mine.s"].streaming
-    # Answered in any order; the tags are those the requests came with.
-    client.send(
-        "mine.b", "why not", kind=message.RESPONSE, tag=asked["mine.b"].matchtag, errnum=errno.EPERM
-    )
+
+    def answer(topic, text, **more):
+        """Answer a request; the tag is that it came with."""
+        client.send(topic, text, kind=message.RESPONSE, tag=asked[topic].matchtag, **more)
+
+    # Answered in any order.
+    answer("mine.b", "why not", errnum=errno.EPERM)
     for n in (1, 2):
-        tag = asked["mine.s"].matchtag
-        client.send(
-            "mine.s", f'{{"n":{n}}}', kind=message.RESPONSE, tag=tag, flags=message.FLAG_STREAMING
-        )
-    client.send("mine.a", '{"n":2}', kind=message.RESPONSE, tag=asked["mine.a"].matchtag)
+        answer("mine.s", f'{{"n":{n}}}', flags=message.FLAG_STREAMING)
+    answer("mine.a", '{"n":2}')
     assert plain.get() == {"n": 2}
-    client.send("mine.o", "[1]", kind=message.RESPONSE, tag=asked["mine.o"].matchtag)
+    answer("mine.o", "[1]")
     assert "the answer is not a JSON object" in refused(errno.EPROTO, odd.get)
     assert "why not" in refused(errno.EPERM, other.get)
     assert stream.get() == {"n": 1}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux start`` from outside: exit codes, signals, the run directory, leftover processes and files."""
 
+import json
 import os
 import re
 import signal
@@ -12,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+from shared import SRCDIR, run
 
-SRCDIR = Path(__file__).resolve().parents[3]
 STAMP = re.compile(r"^\w{3} \d+ \d\d:\d\d:\d\d\.\d{6} UTC \d{4} ", re.M)
 
 
@@ -21,12 +22,7 @@ STAMP = re.compile(r"^\w{3} \d+ \d\d:\d\d:\d\d\.\d{6} UTC \d{4} ", re.M)
 def flux(tmp_path, tmp_path_factory):
     """Run ``flux ARGS``; its TMPDIR must be empty afterwards."""
     tmpdir = tmp_path_factory.mktemp("t")
-    environ = {
-        **os.environ,
-        "TMPDIR": str(tmpdir),
-        "SHELL": "/bin/sh",
-        "FLUX_SCHEDULER_PYTHON": sys.executable,
-    }
+    environ = {**os.environ, "TMPDIR": str(tmpdir), "SHELL": "/bin/sh", "FLUX_SCHEDULER_PYTHON": sys.executable}  # fmt: skip
     environ["PATH"] = f"{SRCDIR}/src/cmd:{environ['PATH']}"
     words = {"cwd": tmp_path, "env": environ, "stdin": subprocess.DEVNULL, "text": True}
     words.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -51,10 +47,12 @@ MINIMAL = "-Sbroker.rc1_path="
 
 
 def wait_for(path):
+    """Wait until a file is there; its text."""
     deadline = time.monotonic() + 300
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} never came"
         time.sleep(0.02)
+    return path.read_text()
 
 
 def alive(pid):
@@ -66,30 +64,23 @@ def alive(pid):
 
 
 @pytest.mark.parametrize(
-    "argv, code, stderr",
+    "argv, code, how",
     [
         (["true"], 0, ""),
-        (["false"], 1, "broker.err[0]: rc2.0: false Exited (rc=1) 0.0s\n"),
-        (["sh", "-c", "exit 7"], 7, "broker.err[0]: rc2.0: sh -c exit 7 Exited (rc=7) 0.0s\n"),
-        (
-            ["sh", "-c", "kill -9 $$"],
-            137,
-            "broker.err[0]: rc2.0: sh -c kill -9 $$ Killed (rc=137) 0.0s\n",
-        ),
-        (["nosuchcommand", "x"], 127, None),
-        (["nosuchcommand"], 127, None),
-        ([], 1, "broker.crit[0]: stdin is not a tty - can't run interactive shell\n"),
+        (["false"], 1, "Exited (rc=1)"),
+        (["sh", "-c", "exit 7"], 7, "Exited (rc=7)"),
+        (["sh", "-c", "kill -9 $$"], 137, "Killed (rc=137)"),
+        (["nosuchcommand", "x"], 127, "Exited (rc=127)"),
+        (["nosuchcommand"], 127, "Exited (rc=127)"),
     ],
 )
-def test_exit_code_is_the_commands(flux, argv, code, stderr):
+def test_exit_code_is_the_commands(flux, argv, code, how):
     found, stdout, text = flux.start(MINIMAL, *argv)
-    assert found == code and stdout == ""
-    # How long it took is the machine's affair.
+    assert (found, stdout) == (code, "")
+    # How long it took is the machine's affair, and the words of a shell its own.
     text = re.sub(r"[\d.]+s$", "0.0s", text, flags=re.M)
-    if stderr is None:
-        assert text.endswith(f"broker.err[0]: rc2.0: {' '.join(argv)} Exited (rc=127) 0.0s\n")
-    else:
-        assert text == stderr
+    expected = f"broker.err[0]: rc2.0: {' '.join(argv)} {how} 0.0s\n" if how else ""
+    assert text.endswith(expected) if code == 127 else text == expected
 
 
 def test_words_and_shell(flux):
@@ -98,24 +89,25 @@ def test_words_and_shell(flux):
 
 
 @pytest.mark.parametrize(
-    "argv, stderr",
+    "argv, text",
     [
-        (["--nosuchopt", "true"], "flux-start: ERROR: unrecognized arguments: --nosuchopt\n"),
-        (["-Sfoo=bar", "true"], "flux-start: ERROR: foo: unknown attribute\n"),
-        (
-            ["--test-hosts=a[0-3]", "-s2", "true"],
-            "flux-start: ERROR: --test-hosts hostlist has incorrect size\n",
-        ),
-        (["--conf=nosuch", "true"], "flux-start: ERROR: nosuch: No such file or directory\n"),
-        (["-s0", "true"], "flux-start: ERROR: --test-size argument must be > 0\n"),
+        (["--nosuchopt", "true"], "unrecognized arguments: --nosuchopt"),
+        (["-Sfoo=bar", "true"], "foo: unknown attribute"),
+        (["--test-hosts=a[0-3]", "-s2", "true"], "--test-hosts hostlist has incorrect size"),
+        (["--conf=nosuch", "true"], "nosuch: No such file or directory"),
+        (["-s0", "true"], "--test-size argument must be > 0"),
+        (["-Slog-filename=/nosuch/log", "true"], "No such file or directory: '/nosuch/log'"),
+        ([MINIMAL], None),
     ],
 )
-def test_wrong_usage(flux, argv, stderr):
-    code, stdout, text = flux.start(*argv)
-    assert (code, stdout) == (1, "") and text.endswith(stderr)
+def test_wrong_usage(flux, argv, text):
+    no_tty = "broker.crit[0]: stdin is not a tty - can't run interactive shell"
+    code, stdout, stderr = flux.start(*argv)
+    assert (code, stdout) == (1, "")
+    assert stderr.endswith(f"flux-start: ERROR: {text}\n" if text else f"{no_tty}\n")
 
 
-def test_failing_rc1(flux):
+def test_failing_rc1_and_rc3(flux):
     code, _, stderr = flux.start("-Sbroker.rc1_path=/bin/false", "echo", "not run")
     assert code == 1 and stderr.startswith("broker.err[0]: rc1.0: /bin/false Exited (rc=1)")
     code, stdout, stderr = flux.start("--conf=fake-resources.cores-per-node=2", "echo", "not run")
@@ -123,6 +115,8 @@ def test_failing_rc1(flux):
     lines = stderr.splitlines()
     assert "resource.err[0]: fake-resources.nnodes is missing" in lines
     assert lines[-1].startswith("broker.err[0]: rc1.0: flux modprobe rc1 Exited (rc=1)")
+    code, _, stderr = flux.start("-Sbroker.rc1_path=", "-Sbroker.rc3_path=exit 3", "true")
+    assert code == 3 and "rc3.0: exit 3 Exited (rc=3)" in stderr
 
 
 def test_options_of_the_broker(flux):
@@ -146,20 +140,13 @@ def test_rc_scripts_run_around_the_command(flux, tmp_path):
     assert len({line[1] for line in lines}) == 1
 
 
-def test_failing_rc3_is_a_failure(flux):
-    code, _, stderr = flux.start("-Sbroker.rc1_path=", "-Sbroker.rc3_path=exit 3", "true")
-    assert code == 3 and "rc3.0: exit 3 Exited (rc=3)" in stderr
-
-
-def test_run_directory(flux):
+def test_run_directory(flux, tmp_path):
     show = 'd=${FLUX_URI#local://}; d=${d%/*}; stat -c "%a %U" $d $FLUX_URI ${FLUX_URI#local://} 2>/dev/null; echo $d'
     code, stdout, _ = flux.start(MINIMAL, show)
     directory, sock, path = stdout.splitlines()
     assert directory.startswith("700 ") and sock.startswith("600 ")
     assert path.startswith(str(flux.tmp) + "/flux-")
-
-
-def test_a_run_directory_of_the_users_stays(flux, tmp_path):
+    # One of the user's stays.
     assert flux.start(MINIMAL, f"-Srundir={tmp_path}/r", "echo", "x")[:2] == (0, "x\n")
     assert os.listdir(tmp_path / "r") == []
 
@@ -174,20 +161,15 @@ def test_a_tmpdir_too_long_for_a_socket_is_named(flux, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_everything(flux, tmp_path, number):
     script = """
-        flux submit --cc=1-2 -n1 sh -c 'echo $$ >>jobpids; exec sleep 1000' >/dev/null
+        flux submit --cc=1-2 -n1 sh -c 'echo $$ >>pids; exec sleep 1000' >/dev/null
         flux submit -n100 sleep 1000 >/dev/null
-        while test "$(wc -l <jobpids)" -lt 2; do sleep 0.1; done 2>/dev/null
-        echo $$ >shellpid; mv shellpid ready
+        while test "$(wc -l <pids)" -lt 2; do sleep 0.1; done 2>/dev/null
+        echo $$ >>pids; mv pids ready
         sleep 1000
     """
     (tmp_path / "fake.toml").write_text("fake-resources = { nnodes = 2, cores-per-node = 2 }\n")
     process = flux.popen("-s2", "--conf=fake.toml", textwrap.dedent(script))
-    wait_for(tmp_path / "ready")
-    pids = [
-        int(word)
-        for word in (tmp_path / "jobpids").read_text().split()
-        + (tmp_path / "ready").read_text().split()
-    ]
+    pids = wait_for(tmp_path / "ready").split()
     assert len(pids) == 3 and all(alive(pid) for pid in pids)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=300)
@@ -197,15 +179,14 @@ def test_signal_ends_everything(flux, tmp_path, number):
 
 
 def test_a_command_that_ignores_the_signal_is_killed_by_the_second(flux, tmp_path):
-    process = flux.popen(
-        MINIMAL, "trap 'touch hup' HUP; echo $$ >pid; mv pid ready; while :; do sleep 0.1; done"
-    )
-    wait_for(tmp_path / "ready")
+    script = "trap 'touch hup' HUP; echo $$ >pid; mv pid ready; while :; do sleep 0.1; done"
+    process = flux.popen(MINIMAL, script)
+    pid = wait_for(tmp_path / "ready").strip()
     process.terminate()
     wait_for(tmp_path / "hup")
     process.terminate()
     assert process.communicate(timeout=300) and process.returncode == 137
-    assert not alive(int((tmp_path / "ready").read_text()))
+    assert not alive(pid)
 
 
 def test_a_process_that_leaves_its_job_does_not_outlive_the_instance(flux, tmp_path):
@@ -216,37 +197,37 @@ def test_a_process_that_leaves_its_job_does_not_outlive_the_instance(flux, tmp_p
 
 
 def test_children_of_the_shell_that_became_flux_start_are_left_alone(flux, tmp_path):
-    script = f"sleep 1000 & echo $! >pid; exec flux start {MINIMAL} true"
-    subprocess.run(
-        ["sh", "-c", script],
-        cwd=tmp_path,
-        env=flux.environ,
-        check=True,
-        timeout=300,
-        stdout=subprocess.DEVNULL,
-    )
+    script = f"sleep 1000 >/dev/null 2>&1 & echo $! >pid; exec flux start {MINIMAL} true"
+    done = run("sh", "-c", script, cwd=tmp_path, env=flux.environ, timeout=300)
     pid = int((tmp_path / "pid").read_text())
-    assert alive(pid)
+    assert done.returncode == 0 and alive(pid)
     os.kill(pid, signal.SIGKILL)
+
+
+def module(tmp_path, body):
+    """Write a module m.py."""
+    text = "from flux.brokermod import BrokerModule, request_handler\nclass M(BrokerModule):\n"
+    (tmp_path / "m.py").write_text(text + textwrap.indent(textwrap.dedent(body), " "))
 
 
 def test_signal_to_an_instance_that_a_module_blocks(flux, tmp_path):
     """The loop cannot hear of the signal; nothing may be left all the same. The watchdog names the module and its line."""
-    (tmp_path / "m.py").write_text(
-        "import time\nfrom flux.brokermod import BrokerModule, request_handler\nclass M(BrokerModule):\n"
-        " @request_handler('nap')\n def nap(self, msg):\n  open('ready', 'w').close()\n  time.sleep(1000)\n"
-    )
+    body = """
+        @request_handler('nap')
+        def nap(self, msg):
+            open('ready', 'w').close()
+            __import__('time').sleep(1000)
+    """
+    module(tmp_path, body)
     (tmp_path / "nap.py").write_text("import flux\nflux.Flux().rpc('m.nap').get()\n")
-    process = flux.popen(
-        MINIMAL, "flux module load ./m.py; setsid sleep 1000 & echo $! >pid; flux python nap.py"
-    )
+    script = "flux module load ./m.py; setsid sleep 1000 & echo $! >pid; flux python nap.py"
+    process = flux.popen(MINIMAL, script)
     wait_for(tmp_path / "ready")
     process.terminate()
     _, stderr = process.communicate(timeout=300)
     assert process.returncode == 143
-    assert re.search(
-        r"broker.err\[0\]: m has blocked the instance for \d+s, at .*m.py:7 \(nap\)", stderr
-    )
+    text = r"broker.err\[0\]: m has blocked the instance for \d+s, at .*m.py:7 \(nap\)"
+    assert re.search(text, stderr)
     assert "m blocks the instance, which cannot shut down: ended by force" in stderr
     assert not alive(int((tmp_path / "pid").read_text()))
 
@@ -257,14 +238,6 @@ def test_a_run_directory_in_use(flux):
     assert code == 1 and "local-0: Address already in use: does an instance run there" in stderr
 
 
-def test_a_log_file_that_cannot_be_written(flux):
-    assert flux.start("-Slog-filename=/nosuch/log", "true") == (
-        1,
-        "",
-        "flux-start: ERROR: No such file or directory: '/nosuch/log'\n",
-    )
-
-
 def test_nothing_is_said_at_a_normal_end(flux):
     """With a scheduler loaded by hand, and jobs running and pending."""
     swap = "flux module remove sched-simple; flux module load sched-fifo; flux submit --cc=1-3 --quiet sleep 1000"
@@ -272,35 +245,22 @@ def test_nothing_is_said_at_a_normal_end(flux):
 
 
 def test_python_module_left_behind_is_a_failure(flux, tmp_path):
-    (tmp_path / "m.py").write_text(
-        "from flux.brokermod import BrokerModule\nclass M(BrokerModule): pass\n"
-    )
+    module(tmp_path, "pass\n")
     code, _, stderr = flux.start(MINIMAL, "-Sbroker.rc3_path=", "flux module load ./m.py")
-    assert code == 1
-    assert stderr.splitlines() == [
-        "broker.err[0]: m: loader (module-python-exec) killed by Terminated",
-        "broker.crit[0]: m module runtime failure",
-    ]
+    said = ["err[0]: m: loader (module-python-exec) killed by Terminated", "crit[0]: m module runtime failure"]  # fmt: skip
+    assert code == 1 and stderr.splitlines() == [f"broker.{one}" for one in said]
 
 
 def test_runtime_failure_takes_the_instance_down(flux, tmp_path):
-    (tmp_path / "m.py").write_text(
-        "from flux.brokermod import BrokerModule\nclass M(BrokerModule):\n def run(self):\n"
-        "  self.set_running()\n  raise ValueError('told you')\n"
-    )
-    code, stdout, stderr = flux.start(
-        MINIMAL, "flux module load ./m.py; sleep 1000; echo not reached"
-    )
+    module(tmp_path, "def run(self):\n self.set_running()\n raise ValueError('told you')\n")
+    load = "flux module load ./m.py; sleep"
+    code, stdout, stderr = flux.start(MINIMAL, f"{load} 1000; echo not reached")
     assert (code, stdout) == (1, "")
     assert stderr.splitlines()[:3] == [
         "m.py: told you", "broker.err[0]: m: Invalid argument", "broker.crit[0]: m module runtime failure",
     ]  # fmt: skip
-    assert (
-        flux.start(
-            MINIMAL, "-Sbroker.module-nopanic=1", "flux module load ./m.py; sleep 0.2; echo reached"
-        )[1]
-        == "reached\n"
-    )
+    going_on = (MINIMAL, "-Sbroker.module-nopanic=1", f"{load} 0.2; echo reached")
+    assert flux.start(*going_on)[1] == "reached\n"
 
 
 def test_virtual_time_needs_no_time(flux):
@@ -310,26 +270,24 @@ def test_virtual_time_needs_no_time(flux):
 
 
 def test_an_instance_in_a_job(flux, tmp_path):
-    (tmp_path / "inner").write_text(
-        "flux getattr size; flux getattr instance-level; flux getattr jobid; flux resource R; env | grep -c ^FLUX_JOB_ID\n"
-        "flux kvs get resource.eventlog | grep define; flux kvs get resource.R\n"
-    )
-    (tmp_path / "outer").write_text(
-        "flux submit -N1 -x sleep 1000 >/dev/null\n"
-        "J=$(flux submit -N2 -n2 -t 10m flux start sh inner); echo $J\n"
-        "flux job attach $J; flux job info $J R\n"
-    )
-    import json
-
+    inner = """
+        flux getattr size; flux getattr instance-level; flux getattr jobid; flux resource R; env | grep -c ^FLUX_JOB_ID
+        flux kvs get resource.eventlog | grep define; flux kvs get resource.R
+    """
+    outer = """
+        flux submit -N1 -x sleep 1000 >/dev/null
+        J=$(flux submit -N2 -n2 -t 10m flux start sh inner); echo $J
+        flux job attach $J; flux job info $J R
+    """
+    (tmp_path / "inner").write_text(inner)
+    (tmp_path / "outer").write_text(outer)
     code, stdout, stderr = flux.start("-s3", "--test-hosts=n[0-2]", "sh", "outer")
     lines = stdout.splitlines()
     assert code == 0, stderr
     assert lines[1:4] == ["2", "1", lines[0]]
     first, taken, job_R = (json.loads(lines[n])["execution"] for n in (4, 7, 8))
-    assert first["R_lite"][0]["rank"] == "0-1" and first["nodelist"] == [
-        ",".join([socket.gethostname()] * 2)
-    ]
+    assert first["R_lite"][0]["rank"] == "0-1"
+    assert first["nodelist"] == [",".join([socket.gethostname()] * 2)]
     assert lines[5] == "0" and '"method":"job-info"' in lines[6]
-    assert (
-        taken["expiration"] == first["expiration"] == job_R["expiration"] and taken["nslots"] == 2
-    )
+    assert taken["expiration"] == first["expiration"] == job_R["expiration"]
+    assert taken["nslots"] == 2

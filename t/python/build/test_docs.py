@@ -11,15 +11,11 @@ from flux_embedded.broker import start
 from flux_embedded.cmd import commands
 
 
-def test_the_man_page_lists_the_commands_there_are(srcdir):
+def test_the_man_page_has_all_commands_and_every_option_of_flux_start(srcdir):
     page = (srcdir / "doc" / "man" / "flux-embedded.rst").read_text()
     section = re.search(r"Commands\n-+\n\n(.*?)\n\n", page, re.DOTALL).group(1)
     listed = set(re.findall(r"\*\*([\w-]+)\*\*", section)) - {"--dry-run"}
     assert listed == {name for name, (_, text) in commands.COMMANDS.items() if text}
-
-
-def test_the_man_page_has_every_option_of_flux_start(srcdir):
-    page = (srcdir / "doc" / "man" / "flux-embedded.rst").read_text()
     options = set(re.findall(r"--[a-z-]+", start.make_parser().format_help())) - {"--help"}
     assert options
     assert not {option for option in options if "**" + option not in page}
@@ -53,9 +49,8 @@ def test_files_named_for_contributors_exist(srcdir):
 
 def test_the_policy_of_the_readme_is_the_first_example_of_the_guide(srcdir):
     """The other tests of that policy take it from the example."""
-    shown = re.search(r"```python\n(.*?)```", (srcdir / "README.md").read_text(), re.DOTALL).group(
-        1
-    )
+    readme = (srcdir / "README.md").read_text()
+    shown = re.search(r"```python\n(.*?)```", readme, re.DOTALL).group(1)
     example = (srcdir / "doc" / "examples" / "first.py").read_text()
     assert example.partition('"""\n\n')[2] == shown
 
@@ -71,30 +66,23 @@ def test_quickstart_jobs_are_about_sixty_of_every_kind(srcdir):
 def test_the_tables_of_tests_have_every_module_and_every_test(srcdir):
     page = (srcdir / "doc" / "reference" / "testing.rst").read_text().partition("Harnesses\n")[0]
     bindings = srcdir / "src" / "bindings" / "python" / "flux"
+    tests = srcdir / "t" / "python"
     rows = "\n".join(line for line in page.splitlines() if line.startswith("  "))
     named = set(re.findall(r"``([\w./-]+)``", rows))
     modules = {one for one in named if "test_" not in one and not one.endswith(".t")}
-    rooms = [bindings, bindings.parent, srcdir / "src" / "embedded"]
-    assert [one for one in modules if not any((room / one).exists() for room in rooms)] == []
-    rooms = [srcdir / "t", srcdir / "t" / "python"]
-    assert [
-        one for one in named - modules if not any((room / one).exists() for room in rooms)
-    ] == []
-    for path in (srcdir / "t" / "python").glob("*/test_*.py"):
+
+    def missing(names, *rooms):
+        return [one for one in names if not any((room / one).exists() for room in rooms)]
+
+    assert missing(modules, bindings, bindings.parent, srcdir / "src" / "embedded") == []
+    assert missing(named - modules, srcdir / "t", tests) == []
+    for path in tests.glob("*/test_*.py"):
         room = path.parent.name
         assert f"``{room}/{path.name}``" in page or f"``{room}/``" in page, path
-    parts = ("resource", "scheduler", "simulate")
-    there = [
-        path.relative_to(bindings) for part in parts for path in (bindings / part).rglob("*.py")
-    ]
     covered = {bindings / one for one in modules}
-    unnamed = [
-        str(path)
-        for path in there
-        if path.name != "__init__.py"
-        and not covered & {bindings / path, *(bindings / path).parents}
-    ]
-    assert unnamed == []
+    for part in ("resource", "scheduler", "simulate"):
+        for path in (bindings / part).rglob("*.py"):
+            assert path.name == "__init__.py" or covered & {path, *path.parents}, path
 
 
 def test_every_planted_patch_applies(srcdir):

@@ -8,11 +8,11 @@ import ast
 import functools
 import graphlib
 import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
+from shared import run
 
 import _flux
 
@@ -101,13 +101,7 @@ def run_in_fresh_python(code, *paths):
     """The output of a program in a separate interpreter, with only these directories ahead of the standard library."""
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "FLUX_URI")}
     env["PYTHONPATH"] = os.pathsep.join(map(str, paths))
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", textwrap.dedent(code)],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    done = run(sys.executable, "-B", "-c", textwrap.dedent(code), env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -166,12 +160,9 @@ def test_over_an_installed_flux_the_rest_comes_from_there(overlay, host):
         ours = [importlib.util.find_spec(name).origin for name in ("flux.resource", "flux.scheduler")]
         print(len(flux.__path__), flux.__path__[0], *ours)
         """
-    number, first, *ours = run_in_fresh_python(code, overlay, host).split()
-    assert number == "2"
-    assert first == str(overlay / "flux")
-    assert ours == [
-        str(overlay / "flux" / name / "__init__.py") for name in ("resource", "scheduler")
-    ]
+    ours = [overlay / "flux" / name / "__init__.py" for name in ("resource", "scheduler")]
+    expected = ["2", *map(str, [overlay / "flux", *ours])]
+    assert run_in_fresh_python(code, overlay, host).split() == expected
 
 
 def test_resource_imports_neither_job_nor_the_scheduler(overlay, host, embedded):
@@ -183,17 +174,10 @@ def test_resource_imports_neither_job_nor_the_scheduler(overlay, host, embedded)
         assert run_in_fresh_python(code, *paths) == "[]"
 
 
-def test_job_info_finds_the_resource_list(overlay, host):
-    assert (
-        run_in_fresh_python("import flux.job; print(flux.job.instance_fields)", overlay, host)
-        == "True"
-    )
-    assert (
-        run_in_fresh_python(
-            "import flux.resource, flux.job; print(flux.job.instance_fields)", overlay, host
-        )
-        == "True"
-    )
+@pytest.mark.parametrize("first", ["flux.job", "flux.resource, flux.job"])
+def test_job_info_finds_the_resource_list(overlay, host, first):
+    code = f"import {first}; print(flux.job.instance_fields)"
+    assert run_in_fresh_python(code, overlay, host) == "True"
 
 
 def test_embedded_path_is_our_directory_and_the_packages(overlay, embedded, host):
@@ -229,27 +213,17 @@ def test_a_missing_package_is_named_with_the_way_out(monkeypatch, tmp_path):
 
 
 def test_nothing_shadows_the_standard_library(overlay, embedded):
-    top = {
-        path.name.split(".")[0] for directory in (overlay, embedded) for path in directory.iterdir()
-    }
-    standard = (
-        set(sys.stdlib_module_names)
-        if hasattr(sys, "stdlib_module_names")
-        else {"json", "types", "resource", "cmd"}
-    )
-    assert not top & standard
+    top = {path.name.split(".")[0] for room in (overlay, embedded) for path in room.iterdir()}
+    standard = getattr(sys, "stdlib_module_names", {"json", "types", "resource", "cmd"})
+    assert not top & set(standard)
 
 
 def test_package_flux_resource_reaches_installed_submodules_it_lacks(overlay, host, tmp_path):
     extra = tmp_path / "flux" / "resource"
     extra.mkdir(parents=True)
     (extra / "site.py").write_text("here = True\n")
-    assert (
-        run_in_fresh_python(
-            "import flux.resource.site; print(flux.resource.site.here)", overlay, host, tmp_path
-        )
-        == "True"
-    )
+    code = "import flux.resource.site; print(flux.resource.site.here)"
+    assert run_in_fresh_python(code, overlay, host, tmp_path) == "True"
 
 
 @functools.cache
@@ -264,73 +238,67 @@ def imports(path):
     return found
 
 
+def imports_below(root):
+    """Yield (file, name that it imports) of all files below a directory."""
+    for path in sorted(root.rglob("*.py")):
+        for name in imports(path):
+            yield path.relative_to(root), name
+
+
 @pytest.mark.parametrize("package", LAYERS)
 def test_no_layer_imports_one_above_it(overlay, embedded, package):
     found = []
     layers = LAYERS[package]
     root = {"flux_engine": overlay, "flux_embedded": embedded}[package] / package
-    for path in sorted(root.rglob("*.py")):
-        layer = path.relative_to(root).parts[0].removesuffix(".py")
+    for path, name in imports_below(root):
+        layer = path.parts[0].removesuffix(".py")
         if layer in ("__init__", "cmd"):
             continue
-        for name in imports(path):
-            parts = name.split(".")
-            if parts[0] == package and layers.index(parts[1]) > layers.index(layer):
-                found.append(f"{path.relative_to(root)}: {name}")
-            elif parts[0] == "flux" and not name.startswith(BINDINGS.get(layer, ())):
-                found.append(f"{path.relative_to(root)}: {name}")
+        parts = name.split(".")
+        above = parts[0] == package and layers.index(parts[1]) > layers.index(layer)
+        other = parts[0] == "flux" and not name.startswith(BINDINGS.get(layer, ()))
+        if above or other:
+            found.append(f"{path}: {name}")
     assert not found
 
 
 def test_the_product_does_without_the_embedded_instance(overlay, embedded):
     """But for ``--engine=instance``; neither the wheel nor a real Flux has to install it."""
     found = {
-        path.relative_to(base).as_posix()
-        for base, rooms in ((overlay, ("flux", "flux_engine")), (embedded, ("_flux",)))
-        for room in rooms
-        for path in (base / room).rglob("*.py")
-        for name in imports(path)
+        f"{room.name}/{path}"
+        for room in (overlay / "flux", overlay / "flux_engine", embedded / "_flux")
+        for path, name in imports_below(room)
         if name.partition(".")[0] == "flux_embedded"
     }
     assert found == ON_THE_INSTANCE
 
 
 def of_the_engine(overlay):
-    """Yield (file, name imported from the engine) of all files of the product."""
-    for path in (overlay / "flux").rglob("*.py"):
-        for name in imports(path):
-            if name.partition(".")[0] == "flux_engine":
-                yield path.relative_to(overlay / "flux"), name
+    """(file, name imported from the engine) of all files of the product."""
+    product = imports_below(overlay / "flux")
+    return [(path, name) for path, name in product if name.partition(".")[0] == "flux_engine"]
 
 
 def test_schedulers_and_pools_do_without_the_engine(overlay):
     """The command ``flux sched`` reads a configuration as the instance does, and jobtap plugins count resources as it does."""
     rooms = {path.parts[: 1 + (path.parts[0] == "scheduler")] for path, _ in of_the_engine(overlay)}
-    assert rooms == {
-        ("jobtap",),
-        ("simulate",),
-        ("scheduler", "testing"),
-        ("scheduler", "command"),
-    }
+    parts = [("scheduler", "testing"), ("scheduler", "command")]
+    assert rooms == {("jobtap",), ("simulate",), *parts}
 
 
 def test_tests_of_a_scheduler_need_no_greenlets(overlay, host):
     """The Python of a real Flux has none."""
-    names = {
-        name.rpartition(".")[0]
-        for path, name in of_the_engine(overlay)
-        if path.parts[:2] == ("scheduler", "testing")
-    }
+    of_tests = [
+        name for path, name in of_the_engine(overlay) if path.parts[:2] == ("scheduler", "testing")
+    ]
+    modules = sorted({name.rpartition(".")[0] for name in of_tests})
     code = "import sys; sys.modules['greenlet'] = None\n"
-    run_in_fresh_python(code + "\n".join(f"import {name}" for name in sorted(names)), overlay, host)
+    run_in_fresh_python(code + "\n".join(f"import {name}" for name in modules), overlay, host)
 
 
 def test_commands_do_not_import_the_simulator(embedded):
-    root = embedded / "flux_embedded" / "cmd"
-    found = {
-        path.name for path in root.rglob("*.py") for name in imports(path) if ".simulate" in name
-    }
-    assert not found
+    commands = imports_below(embedded / "flux_embedded" / "cmd")
+    assert [path for path, name in commands if ".simulate" in name] == []
 
 
 def test_no_files_import_each_other_in_a_ring(srcdir):

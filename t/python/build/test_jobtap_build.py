@@ -2,20 +2,18 @@
 """Messages of src/jobtap/build.py about missing parts; configure shows them and continues without python.so."""
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from shared import SRCDIR, run
 
-BUILD = Path(__file__).resolve().parents[3] / "src" / "jobtap" / "build.py"
+BUILD = SRCDIR / "src" / "jobtap" / "build.py"
 
 
 def check(**environ):
     env = {**os.environ, **environ}
     env = {name: value for name, value in env.items() if not name.startswith("FLUX_CORE_")}
-    command = [sys.executable, str(BUILD), "--check"]
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    return run(sys.executable, BUILD, "--check", env=env)
 
 
 def test_no_compiler():

@@ -2,35 +2,36 @@
 """src/cmd/flux: finds its Python and its modules from wherever it is called."""
 
 import os
-import subprocess
+import shutil
 import sys
 
 import pytest
+from shared import run
+
+#: A command that prints its arguments and its path.
+COMMAND = """
+def main(argv):
+    import sys
+    print(*argv, *sys.path[:2], sep='|')
+    exec(argv[0])
+    return 3
+"""
 
 
 @pytest.fixture
 def tree(tmp_path, srcdir):
-    """A source tree with only the launcher, and a command that prints its environment."""
+    """A source tree with only the launcher, and a command."""
     for name in ("src/cmd", "src/bindings/python", "src/embedded/flux_embedded"):
         (tmp_path / name).mkdir(parents=True)
-    launcher = tmp_path / "src" / "cmd" / "flux"
-    launcher.write_bytes((srcdir / "src" / "cmd" / "flux").read_bytes())
-    launcher.chmod(0o755)
-    (tmp_path / "src" / "embedded" / "flux_embedded" / "cmd.py").write_text(
-        "def main(argv):\n    import sys\n    print(*argv, *sys.path[:2], sep='|')\n    exec(argv[0])\n    return 3\n"
-    )
-    (tmp_path / "src" / "embedded" / "flux_embedded" / "__init__.py").write_text("")
+    shutil.copy(srcdir / "src" / "cmd" / "flux", tmp_path / "src" / "cmd" / "flux")
+    package = tmp_path / "src" / "embedded" / "flux_embedded"
+    (package / "cmd.py").write_text(COMMAND)
+    (package / "__init__.py").write_text("")
     return tmp_path
 
 
 def call(*command, **env):
-    done = subprocess.run(
-        [str(word) for word in command],
-        env=dict(os.environ, **env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    done = run(*command, env={**os.environ, **env})
     return done.returncode, done.stdout.strip(), done.stderr
 
 
@@ -54,26 +55,21 @@ def test_prepended_paths_come_first(tree):
 
 
 def test_site_packages_are_found_when_asked_for(tree):
-    code, _, err = call(
-        tree / "src" / "cmd" / "flux", "import greenlet", FLUX_SCHEDULER_PYTHON=sys.executable
-    )
+    env = {"FLUX_SCHEDULER_PYTHON": sys.executable}
+    code, _, err = call(tree / "src" / "cmd" / "flux", "import greenlet", **env)
     assert code == 3, err
 
 
 def test_without_the_embedded_instance_it_says_so(tree):
-    (tree / "src" / "embedded" / "flux_embedded" / "cmd.py").unlink()
-    (tree / "src" / "embedded" / "flux_embedded" / "__init__.py").unlink()
-    (tree / "src" / "embedded" / "flux_embedded").rmdir()
-    (tree / "src" / "embedded").rmdir()
+    shutil.rmtree(tree / "src" / "embedded")
     code, _, err = call(tree / "src" / "cmd" / "flux", "0")
     assert code == 1
     assert "the embedded instance is not installed completely" in err
 
 
 def test_a_python_without_greenlet_is_told_from_a_defect(srcdir, tmp_path):
-    (tmp_path / "greenlet.py").write_text(
-        "raise ModuleNotFoundError('No greenlet', name='greenlet')"
-    )
+    missing = "raise ModuleNotFoundError('No greenlet', name='greenlet')"
+    (tmp_path / "greenlet.py").write_text(missing)
     flux = srcdir / "src" / "cmd" / "flux"
     code, _, err = call(flux, "start", "true", FLUX_PYTHONPATH_PREPEND=str(tmp_path))
     assert (code, err.count("\n")) == (1, 1)

@@ -15,6 +15,7 @@ import sys
 import zipfile
 
 import pytest
+import shared
 
 from flux_scheduler_version import VERSION
 
@@ -26,13 +27,13 @@ REPEATED = [
 
 
 def run(*command, **more):
-    return subprocess.run(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        **more,
-    )
+    """A command; both outputs in one."""
+    return shared.run(*command, stderr=subprocess.STDOUT, **more)
+
+
+def metadata(tree, *options):
+    """The check that the version is the same everywhere in a tree."""
+    return run(sys.executable, tree / METADATA, *options)
 
 
 @pytest.fixture
@@ -56,24 +57,19 @@ def man_pages(srcdir):
 def test_every_manual_page_is_in_the_packages(srcdir):
     pages = set(man_pages(srcdir))
     assert "man5/flux-config-sched.5" in pages
-    spec = re.findall(
-        r"^%\{_mandir\}/(\S+)", (srcdir / "packaging/rpm/flux-scheduler.spec").read_text(), re.M
-    )
-    debian = [
-        line[len("usr/share/man/") :]
-        for path in (srcdir / "debian").glob("*.install")
-        for line in path.read_text().split()
-        if line.startswith("usr/share/man/")
-    ]
-    for packaged in (spec, debian):
+    spec = (srcdir / "packaging/rpm/flux-scheduler.spec").read_text()
+    debian = "\n".join(path.read_text() for path in (srcdir / "debian").glob("*.install"))
+    for packaged in (
+        re.findall(r"^%\{_mandir\}/(\S+)", spec, re.M),
+        re.findall(r"^usr/share/man/(\S+)", debian, re.M),
+    ):
+        patterns = [pattern for one in packaged for pattern in (one, f"{one}/*")]
         for page in pages:
-            assert any(
-                fnmatch.fnmatch(page, one) or page.startswith(one + "/") for one in packaged
-            ), (page, packaged)
+            assert any(fnmatch.fnmatch(page, one) for one in patterns), (page, packaged)
 
 
 def test_the_version_is_the_same_everywhere(srcdir):
-    done = run(sys.executable, srcdir / METADATA)
+    done = metadata(srcdir)
     assert done.returncode == 0, done.stdout
     assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
 
@@ -83,33 +79,31 @@ def test_a_file_with_another_version_is_named(copy, name):
     text = (copy / name).read_text()
     assert VERSION in text
     (copy / name).write_text(text.replace(VERSION, "9.9.9", 1))
-    done = run(sys.executable, copy / METADATA)
+    done = metadata(copy)
     assert done.returncode == 1
     assert [line for line in done.stdout.splitlines() if line.startswith(f"{name}: 9.9.9")]
 
 
 def test_an_undated_entry_is_no_release(copy):
-    news = copy / "NEWS.md"
-    news.write_text(f"# News\n\n## {VERSION} (not released)\n")
-    assert "NEWS.md" in run(sys.executable, copy / METADATA, "--final").stdout
+    def said(date):
+        (copy / "NEWS.md").write_text(f"# News\n\n## {VERSION} ({date})\n")
+        return metadata(copy, "--final").stdout
+
+    assert "NEWS.md" in said("not released")
     day = re.search(r"^date-released: (.*)$", (copy / "CITATION.cff").read_text(), re.M).group(1)
-    news.write_text(f"# News\n\n## {VERSION} ({day})\n")
-    said = run(sys.executable, copy / METADATA, "--final").stdout
-    assert "NEWS.md: not" not in said
+    assert "NEWS.md: not" not in said(day)
     log = copy / "debian" / "changelog"
     log.write_text(log.read_text().replace("UNRELEASED", "unstable", 1))
-    assert (
-        run(sys.executable, copy / METADATA, "--final").stdout == f"version {VERSION} everywhere\n"
-    )
-    news.write_text(f"# News\n\n## {VERSION} (1999-12-31)\n")
-    assert "date-released is not the date" in run(sys.executable, copy / METADATA, "--final").stdout
+    assert said(day) == f"version {VERSION} everywhere\n"
+    assert "date-released is not the date" in said("1999-12-31")
 
 
 @pytest.fixture
 def repository(copy, srcdir):
     """That tree as a git repository, with stand-ins for the tools of a release."""
-    if shutil.which("git") is None:
-        pytest.skip("no git")
+    for name in ("git", "autoreconf", "make"):
+        if shutil.which(name) is None:
+            pytest.skip(f"no {name}")
     shutil.copy(srcdir / "scripts" / "release", copy / "scripts" / "release")
     (copy / "scripts" / "check").write_text('#!/bin/sh\nexit "$CHECK"\n')
     (copy / "scripts" / "check").chmod(0o755)
@@ -117,27 +111,21 @@ def repository(copy, srcdir):
     (copy / "Makefile").write_text("distcheck:\n\t@exit 1\n")
     (copy / ".gitignore").write_text("/dist/\n/dist.part/\n/tools/\n")
     (copy / "tools").mkdir()
-    for name in ("autoreconf", "make"):
-        if shutil.which(name) is None:
-            pytest.skip(f"no {name}")
-    for command in (
-        ("git", "init", "-q"),
-        ("git", "add", "."),
-        ("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "t"),
-    ):
-        assert run(*command, cwd=copy).returncode == 0
+    assert run("git", "init", "-q", cwd=copy).returncode == 0
+    assert run("git", "add", ".", cwd=copy).returncode == 0
+    assert commit(copy).returncode == 0
     return copy
 
 
+def commit(repository):
+    author = ("-c", "user.name=t", "-c", "user.email=t@t")
+    return run("git", *author, "commit", "-qam", "t", cwd=repository)
+
+
 def release(repository, check="0"):
-    return run(
-        "sh",
-        repository / "scripts" / "release",
-        "--rehearsal",
-        "--without=deb",
-        "--without=rpm",
-        env=dict(os.environ, CHECK=check),
-    )
+    options = ("--rehearsal", "--without=deb", "--without=rpm")
+    env = {**os.environ, "CHECK": check}
+    return run("sh", repository / "scripts" / "release", *options, env=env)
 
 
 def test_nothing_is_released_where_a_check_is_red(repository):
@@ -155,7 +143,7 @@ def test_nothing_is_released_from_a_changed_tree_or_with_two_versions(repository
     assert "the tree has changes" in release(repository).stdout
     (repository / "new").unlink()
     (repository / "CITATION.cff").write_text("version: 9.9.9\n")
-    run("git", "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qam", "t", cwd=repository)
+    commit(repository)
     done = release(repository)
     assert "the version is not the same everywhere" in done.stdout and done.returncode == 1
 
@@ -182,9 +170,8 @@ def test_one_source_makes_one_wheel(wheel, tmp_path):
 
 def test_the_wheel_records_its_files(wheel):
     archive = zipfile.ZipFile(wheel[0])
-    rows = list(
-        csv.reader(archive.read(f"flux_scheduler-{VERSION}.dist-info/RECORD").decode().splitlines())
-    )
+    record = archive.read(f"flux_scheduler-{VERSION}.dist-info/RECORD").decode()
+    rows = list(csv.reader(record.splitlines()))
     assert sorted(row[0] for row in rows) == sorted(archive.namelist())
     for name, digest, size in rows:
         if digest:

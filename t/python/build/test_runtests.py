@@ -13,14 +13,11 @@ import pytest
 @pytest.fixture(scope="module")
 def runtests(srcdir):
     # The script ends in sys.exit(main()): load the text before that.
-    source = (srcdir / "scripts" / "runtests").read_text()
-    assert source.rstrip().endswith("sys.exit(main())")
+    source, end, rest = (srcdir / "scripts" / "runtests").read_text().rpartition("sys.exit(main())")
+    assert end and not rest.strip()
     module = importlib.util.module_from_spec(importlib.machinery.ModuleSpec("runtests", None))
     module.__file__ = str(srcdir / "scripts" / "runtests")
-    exec(
-        compile(source.rstrip()[: -len("sys.exit(main())")], module.__file__, "exec"),
-        module.__dict__,
-    )
+    exec(compile(source, module.__file__, "exec"), module.__dict__)
     return module
 
 
@@ -91,10 +88,9 @@ def test_excerpt_shows_the_failure(runtests):
 
 
 def test_the_version_of_the_flux_that_a_tree_is_built_for(runtests, tmp_path):
+    versions = "commands:    \\t\\t0.89.0-3-gabc\\nlibflux-core:\\t0.89.0\\n"
     flux = tmp_path / "flux"
-    flux.write_text(
-        "#!/bin/sh\nprintf 'commands:    \\t\\t0.89.0-3-gabc\\nlibflux-core:\\t0.89.0\\n'\n"
-    )
+    flux.write_text(f"#!/bin/sh\nprintf '{versions}'\n")
     flux.chmod(0o755)
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "config.sh").write_text(f"JQ='jq'\nREAL_FLUX='{flux}'\nPYTHON=''\n")
@@ -104,13 +100,11 @@ def test_the_version_of_the_flux_that_a_tree_is_built_for(runtests, tmp_path):
 def test_who_is_left_of_a_script_does_not_hold_it_up(runtests, tmp_path):
     """A process that a script started in its own session may keep the output open indefinitely."""
     script = "setsid sh -c 'echo $$ >pid; mv pid orphan; exec sleep 600' & while [ ! -e orphan ]; do sleep 0.05; done; sleep 600"
+    command = ["sh", "-c", "echo begun; " + script]
     log = tmp_path / "log"
     try:
-        output, exitcode = runtests.run_command(
-            ["sh", "-c", "echo begun; " + script], str(tmp_path), str(log), None, seconds=2
-        )
-        assert exitcode == 137
-        assert output == "begun\n\nkilled after 2 s\n" == log.read_text()
+        done = runtests.run_command(command, str(tmp_path), str(log), None, seconds=2)
+        assert done == ("begun\n\nkilled after 2 s\n", 137) and log.read_text() == done[0]
         os.kill(int((tmp_path / "orphan").read_text()), 0)  # it is still there
     finally:
         os.kill(int((tmp_path / "orphan").read_text()), signal.SIGKILL)

@@ -2,14 +2,12 @@
 """The compiled part of plans, under the address and undefined-behaviour sanitizers."""
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from shared import SRCDIR, run
 
-ROOT = Path(__file__).resolve().parents[3]
-BUILD = ROOT / "src/bindings/python/_flux_plan/build.py"
+BUILD = SRCDIR / "src/bindings/python/_flux_plan/build.py"
 TESTS = ["test_availability.py", "test_compiled.py", "test_bound.py"]
 
 RUN = """
@@ -26,8 +24,7 @@ def library(name):
     """Where the compiler has a library; skips the test if it has none."""
     compiler = os.environ.get("CC", "cc")
     try:
-        asked = [compiler, f"-print-file-name={name}"]
-        found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+        found = run(compiler, f"-print-file-name={name}").stdout.strip()
     except OSError:
         found = name
     if not os.path.isabs(found):
@@ -38,25 +35,15 @@ def library(name):
 def test_random_histories_under_sanitizers(tmp_path):
     preload = f"{library('libasan.so')} {library('libubsan.so')}"
     flags = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1"
-    built = subprocess.run(
-        [sys.executable, "-B", str(BUILD), "--quiet", "--output-dir", str(tmp_path)],
-        env={**os.environ, "CFLAGS": flags},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    python = (sys.executable, "-B")
+    env = {**os.environ, "CFLAGS": flags}
+    built = run(*python, BUILD, "--quiet", "--output-dir", tmp_path, env=env)
     if built.returncode == 1 and "not built:" in built.stderr:
         pytest.skip(built.stderr.strip())
     assert built.returncode == 0, built.stderr
-    tests = [str(ROOT / "t/python/resource" / name) for name in TESTS]
+    tests = [SRCDIR / "t/python/resource" / name for name in TESTS]
     # The interpreter frees nothing when it exits, which is not our leak.
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", RUN, str(tmp_path), *tests],
-        cwd=ROOT,
-        env={**os.environ, "LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0"}
+    done = run(*python, "-c", RUN, tmp_path, *tests, cwd=SRCDIR, env=env)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert " passed" in done.stdout

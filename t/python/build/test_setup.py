@@ -4,11 +4,9 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
-
-TOP = Path(__file__).resolve().parents[3]
+from shared import SRCDIR, run
 
 #: Another process updates the lists of packages until this one has slept twice.
 APT_GET = """#!/bin/sh
@@ -29,7 +27,7 @@ def tree(tmp_path):
     """A tree with a script that installs a package."""
     for name in ("scripts", "bin"):
         (tmp_path / name).mkdir()
-    shutil.copy(TOP / "scripts" / "setup.sh", tmp_path / "scripts")
+    shutil.copy(SRCDIR / "scripts" / "setup.sh", tmp_path / "scripts")
     programs = {
         "scripts/install": '. "$(dirname "$0")/setup.sh"\n: >"$log"\npackages wanted:/nowhere\n',
         "bin/apt-get": APT_GET,
@@ -49,10 +47,7 @@ def environment(tree):
 
 
 def test_the_lists_of_packages_are_waited_for(tree):
-    command = [tree / "scripts" / "install"]
-    done = subprocess.run(
-        command, env=environment(tree), capture_output=True, text=True, timeout=60
-    )
+    done = run(tree / "scripts" / "install", env=environment(tree), timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tree / "slept").read_text() == "5\n5\n"
     kinds = [line.split()[-1] for line in (tree / "calls").read_text().splitlines()]
@@ -62,10 +57,7 @@ def test_the_lists_of_packages_are_waited_for(tree):
 def test_other_errors_are_not_waited_for(tree):
     path = tree / "bin" / "apt-get"
     path.write_text(APT_GET.replace("lists/lock", "elsewhere"))
-    command = [tree / "scripts" / "install"]
-    done = subprocess.run(
-        command, env=environment(tree), capture_output=True, text=True, timeout=60
-    )
+    done = run(tree / "scripts" / "install", env=environment(tree), timeout=60)
     assert done.returncode == 1 and "apt-get could not install wanted" in done.stderr
     assert (tree / "slept").read_text() == ""
 
@@ -96,9 +88,7 @@ def test_without_make_the_tree_runs_as_it_is(tree):
     (tree / ".venv" / "bin").mkdir(parents=True)
     (tree / ".venv" / "bin" / "python").symlink_to("/bin/true")
     (tree / "scripts" / "one").write_text('. "$(dirname "$0")/setup.sh"\n: >"$log"\nbuild\n')
-    done = subprocess.run(
-        [shutil.which("sh"), tree / "scripts" / "one"], env={"PATH": str(tree / "bin")},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    env = {"PATH": str(tree / "bin")}
+    done = run(shutil.which("sh"), tree / "scripts" / "one", env=env, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no make or no autoconf" in done.stdout

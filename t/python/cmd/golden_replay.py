@@ -7,7 +7,9 @@ import re
 import socket
 import subprocess
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+from shared import SRCDIR, run
+
+ROOT = str(SRCDIR)
 
 #: The shell that runs the commands: variables live on from one to the next, as when recorded.
 DRIVER = """\
@@ -16,7 +18,6 @@ while IFS= read -r -d '' command; do
     n=$((n+1))
     eval "$command" >"$OUT/$n.stdout" 2>"$OUT/$n.stderr" </dev/null
     echo $? >"$OUT/$n.rc"
-    sleep ${PAUSE:-0}
 done 3<&0 <"$OUT/commands"
 """
 
@@ -67,28 +68,22 @@ def personality(name):
 
 def environment(**more):
     """The environment of a command outside an instance."""
-    environ = {
-        k: v
-        for k, v in os.environ.items()
-        if not k.startswith("FLUX_") and k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
-    }
-    environ.update(
-        LC_ALL="C.UTF-8", TZ="UTC", USER="root", SHELL="/bin/bash", XDG_CONFIG_HOME="/noexist"
-    )
-    path = os.path.join(ROOT, "src", "cmd")
-    environ["PATH"] = f"{path}:{environ['PATH']}"
+    left_out = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    environ = {k: v for k, v in os.environ.items() if k[:5] != "FLUX_" and k not in left_out}
+    environ.update(LC_ALL="C.UTF-8", TZ="UTC", USER="root", SHELL="/bin/bash")
+    environ["XDG_CONFIG_HOME"] = "/noexist"
+    environ["PATH"] = f"{SRCDIR}/src/cmd:{environ['PATH']}"
     environ.update(more)
     return environ
 
 
-def replay_commands(entries, directory, start=None, timeout=600, pause=0, environ=None):
+def replay_commands(entries, directory, start=()):
     """Run recorded command lines one after the other.
 
     Args:
         entries: recorded lines.
-        directory: their working directory (a pathlib.Path).
-        start: words of the ``flux start`` around them; None for none.
-        pause: seconds between two commands.
+        directory: the parent of their working directory, ``user`` (a pathlib.Path).
+        start: words of the ``flux start`` around them, if any.
 
     Returns:
         (list of (rc, stdout, stderr), one per entry, None for one that did not run; the instance's
@@ -101,30 +96,21 @@ def replay_commands(entries, directory, start=None, timeout=600, pause=0, enviro
     commands = [localize(entry.get("cmd", entry.get("setup"))) for entry in entries]
     (out / "commands").write_text("".join(command + "\0" for command in commands), encoding="utf-8")
     (out / "driver.sh").write_text(DRIVER, encoding="utf-8")
-    environ = environ or environment()
-    environ.update(OUT=str(out), PAUSE=str(pause))
-    shell = ["bash", str(out / "driver.sh")]
-    whole = subprocess.run(
-        [*start, *shell] if start else shell,
-        cwd=home,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=timeout,
-    )
+    command = [*start, "bash", out / "driver.sh"]
+    pipes = {"stderr": subprocess.STDOUT, "text": False}
+    whole = run(*command, cwd=home, env=environment(OUT=str(out)), timeout=600, **pipes)
+
+    def text(name):
+        return (out / name).read_bytes().decode("utf-8", "surrogateescape")
+
     results = []
     for number in range(1, len(commands) + 1):
         try:
-            rc = int((out / f"{number}.rc").read_text())
+            rc = int(text(f"{number}.rc"))
         except (OSError, ValueError):
             results.append(None)
-            continue
-        texts = [
-            (out / f"{number}.{kind}").read_bytes().decode("utf-8", "surrogateescape")
-            for kind in ("stdout", "stderr")
-        ]
-        results.append((rc, *texts))
+        else:
+            results.append((rc, text(f"{number}.stdout"), text(f"{number}.stderr")))
     return results, whole.stdout.decode("utf-8", "surrogateescape")
 
 

@@ -4,7 +4,7 @@
 import re
 
 import pytest
-from golden_replay import environment, personality, replay_commands, scrub
+from golden_replay import personality, replay_commands, scrub
 
 #: The output on a terminal, scrubbed; "1! text": exit code 1, and text on standard error ("...": any). All run in one shell.
 TRANSCRIPT = r"""
@@ -418,9 +418,8 @@ LINES = read_transcript(TRANSCRIPT)
 def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("commands")
     entries = [{"cmd": line[0]} for line in LINES]
-    found, log = replay_commands(
-        entries, directory, ["flux", "start", "-s4", *personality("job")], environ=environment()
-    )
+    start = ["flux", "start", "-s4", *personality("job")]
+    found, log = replay_commands(entries, directory, start)
     return found, log, directory / "user"
 
 

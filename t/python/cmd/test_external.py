@@ -2,12 +2,11 @@
 """Commands that are not built in: flux-NAME.py and flux-NAME, in the order a real flux looks."""
 
 import os
-import subprocess
 
 import pytest
+from shared import SRCDIR, run
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-FLUX = os.path.join(HERE, "../../../src/cmd/flux")
+FLUX = SRCDIR / "src" / "cmd" / "flux"
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def flux(tmp_path):
         for name, directories in places.items():
             env[name] = ":".join(str(tmp_path / d) for d in directories)
         env["PATH"] = f"{env['PATH']}:{tmp_path / 'path'}"
-        return subprocess.run([FLUX, *argv], env=env, capture_output=True, text=True, check=False)
+        return run(FLUX, *argv, env=env)
 
     flux.command = command
     return flux
@@ -41,9 +40,8 @@ def test_the_first_directory_wins(flux):
 
 
 def test_a_script_runs_in_flux_own_python_with_its_modules(flux):
-    text = (
-        "import beside, flux, sys\nprint(flux.__name__, sys.argv[1:], beside.__name__)\nexit(3)\n"
-    )
+    text = "import beside, flux, sys\n"
+    text += "print(flux.__name__, sys.argv[1:], beside.__name__)\nexit(3)\n"
     flux.command("first", "flux-hello.py", text)
     flux.command("first", "beside.py", "")
     flux.command("first", "flux-hello", "#!/bin/sh\necho the other\n")
@@ -51,14 +49,11 @@ def test_a_script_runs_in_flux_own_python_with_its_modules(flux):
     assert (result.stdout, result.returncode) == ("flux ['-x'] beside\n", 3)
 
 
-def test_an_unknown_command_is_named(flux):
+def test_an_unknown_command_is_named_and_flux_sched_is_found(flux):
     result = flux("nosuch")
     assert result.returncode == 1
     assert "`nosuch' is not a flux command" in result.stderr
-
-
-def test_flux_sched_is_found():
-    result = subprocess.run([FLUX, "sched", "-h"], capture_output=True, text=True, check=False)
+    result = run(FLUX, "sched", "-h")
     assert result.returncode == 0
     assert "explain" in result.stdout
 

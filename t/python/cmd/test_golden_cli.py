@@ -9,15 +9,15 @@ import re
 
 import pytest
 import shared
-from golden_replay import environment, personality, read, replay_commands, scrub
+from golden_replay import personality, read, replay_commands, scrub
 
 START = ["flux", "start"]
-#: file -> words of the flux start around it; None for none
+#: file -> words of the flux start around it, if any
 FILES = {
     "cli-jobs": [*START, "-s4", *personality("job")],
     "cli-misc": [*START, "-s4", *personality("job")],
     "cli-module": [*START, "-s2", "-Sbroker.module-nopanic=1", *personality("job")],
-    "cli-start": None,
+    "cli-start": (),
 }
 
 #: Commands whose lines come in no order.
@@ -129,7 +129,7 @@ def replays(tmp_path_factory):
 
 
 def replay(entries, directory, start):
-    results, log = replay_commands(entries, directory, start, environ=environment())
+    results, log = replay_commands(entries, directory, start)
     return results, log, directory / "user"
 
 
@@ -140,9 +140,7 @@ def replay_personalities(directory):
         name = section.split()[1].rstrip(",")
         inside = directory / str(number)
         inside.mkdir()
-        some, log = replay_commands(
-            entries, inside, [*START, "-s2", *personality(name)], environ=environment()
-        )
+        some, log = replay_commands(entries, inside, [*START, "-s2", *personality(name)])
         results += some
         logs += log
     return results, logs, None

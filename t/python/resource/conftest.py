@@ -4,11 +4,10 @@
 import importlib.machinery
 import importlib.util
 import os
-import subprocess
 import sys
 
 import pytest
-from shared import SRCDIR
+from shared import SRCDIR, run
 
 from flux.resource.plan import compiled
 
@@ -23,14 +22,12 @@ def small(tmp_path_factory):
     where = tmp_path_factory.mktemp("plan")
     flags = " ".join(f"-D{name}={value}" for name, value in SMALL.items())
     env = {**os.environ, "CFLAGS": flags}
-    command = [sys.executable, "-B", str(BUILD), "--output-dir", str(where)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    done = run(sys.executable, "-B", BUILD, "--output-dir", where, env=env)
     if done.returncode:
         pytest.skip(done.stderr.strip())
     loader = importlib.machinery.ExtensionFileLoader("_flux_plan", done.stdout.strip())
-    module = importlib.util.module_from_spec(
-        importlib.util.spec_from_file_location("_flux_plan", loader.path, loader=loader)
-    )
+    spec = importlib.util.spec_from_file_location("_flux_plan", loader.path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
 

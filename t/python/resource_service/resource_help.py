@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Helpers of the resource service's tests: an instance with kvs and resource, and a client that
-records its stream."""
+"""An instance with kvs and resource, and a client that records its stream."""
 
 import json
 
@@ -43,6 +42,16 @@ class Resources(InProcess):
 
     def acquire(self, name="holder"):
         return Holder(self, name)
+
+    def holder(self):
+        """A client that has read the first response."""
+        holder = self.acquire()
+        assert holder.take()
+        return holder
+
+    def drained(self):
+        """The reasons of drained ranks."""
+        return {ranks: info["reason"] for ranks, info in self.call("status")["drain"].items()}
 
     def call(self, method, _payload=None, **payload):
         topic = method if "." in method else f"resource.{method}"

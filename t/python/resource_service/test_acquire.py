@@ -9,12 +9,9 @@ from resource_help import vm_R
 
 
 def test_one_holder_at_a_time(four):
-    holder = four.acquire()
-    holder.take()
+    holder = four.holder()
     other = four.acquire("other")
-    with pytest.raises(OSError, match="Device or resource busy") as caught:
-        other.future.get()
-    assert caught.value.errno == errno.EBUSY
+    assert refused(errno.EBUSY, other.future.get) == "Device or resource busy"
     four.call("drain", targets="1")
     assert holder.take() == [{"down": "1"}]
     holder.leave()
@@ -28,21 +25,15 @@ def test_guests_and_strangers(four):
     for topic in ("acquire", "drain", "undrain", "reload", "shrink", "expiration-update"):
         refused(errno.EPERM, guest.rpc(f"resource.{topic}", {}, flags=2).get)
     assert guest.rpc("resource.sched-status").get()["all"] == vm_R()
-    holder = four.acquire()
-    holder.take()
+    holder = four.holder()
     guest.rpc("resource.disconnect", flags=1)  # of a sender that is not the holder
     four.call("drain", targets="0")
     assert holder.take() == [{"down": "0"}]
 
 
 def test_ranks_of_a_configuration_do_not_shrink(make):
-    conf = {
-        "resource": {
-            "noverify": True,
-            "config": [{"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"}],
-        }
-    }
-    there = make(4, conf=conf)
+    config = [{"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"}]
+    there = make(4, conf={"resource": {"noverify": True, "config": config}})
     holder = there.acquire()
     assert holder.take()[0]["resources"]["execution"]["nodelist"] == ["fake[0-3]"]
     there.call("overlay.disconnect", rank=3)
@@ -53,8 +44,7 @@ def test_ranks_of_a_configuration_do_not_shrink(make):
 
 def test_properties(make):
     there = make(4, vm_R(properties={"old": "0-3"}))
-    holder = there.acquire()
-    holder.take()
+    holder = there.holder()
     there.call("property-add", name="fast", targets="1")
     there.call("property-remove", name="old", targets="0-3")
     there.call("property-remove", name="nosuch", targets="0")
@@ -67,8 +57,7 @@ def test_properties(make):
 
 
 def test_expiration(four):
-    holder = four.acquire()
-    holder.take()
+    holder = four.holder()
     four.call("expiration-update", expiration=2000000000.5)
     assert holder.take() == [{"expiration": 2000000000.5}]
     four.call("expiration-update", expiration=2000000000.5)
@@ -76,9 +65,8 @@ def test_expiration(four):
     assert four.stored_R()["execution"]["expiration"] == 2000000000.5
     four.call("expiration-update", expiration=0)
     assert holder.take() == [{"expiration": 0}]
-    assert [event for event in four.events() if event[0] == "resource-update"] == [
-        ("resource-update", {"expiration": 2000000000.5}), ("resource-update", {"expiration": 0}),
-    ]  # fmt: skip
+    updates = [context for name, context in four.events() if name == "resource-update"]
+    assert updates == [{"expiration": 2000000000.5}, {"expiration": 0}]
     assert four.fails("expiration-update", expiration=-1)[0] == errno.EINVAL
     for value in ("x", None, True, [1]):
         assert four.fails("expiration-update", expiration=value)[0] == errno.EPROTO

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """R as the resource service reads, cuts and makes it."""
 
+import copy
+import json
+import os
+
 import pytest
 from resource_help import vm_R
 
@@ -31,11 +35,8 @@ def bounds(text):
 def test_ranks_and_hosts():
     inventory = Inventory(EXAMPLE)
     assert [inventory.host(rank) for rank in (3, 4, 7)] == ["a1", "a2", "b9"]
-    assert (
-        inventory.ranks == bounds("3-4,7")
-        and len(inventory) == 3
-        and inventory.expiration == 2000000000
-    )
+    assert inventory.ranks == bounds("3-4,7") and len(inventory) == 3
+    assert inventory.expiration == 2000000000
     assert inventory.ranks_of_hosts(["b9", "a1"]) == bounds("3,7")
     for rank in (0, 5, 6, 8):
         with pytest.raises(KeyError):
@@ -46,20 +47,15 @@ def test_ranks_and_hosts():
 
 def test_cutting_a_topology():
     topo = {"socket": [{"cores": "0-1"}]}
-    scheduling = {
-        "writer": "TreePool",
-        "children": [{"ranks": "0-1", "topo": topo}, {"ranks": "2-3", "topo": {}}],
-    }
+    first, second = {"ranks": "0-1", "topo": topo}, {"ranks": "2-3", "topo": {}}
+    scheduling = {"writer": "TreePool", "children": [first, second]}
 
     def left(scheduling, gone="3"):
         R = dict(vm_R(), scheduling=scheduling)
         return Inventory(R).without(bounds(gone)).R["scheduling"]
 
-    assert left(scheduling)["children"] == [
-        {"ranks": "0-1", "topo": topo},
-        {"ranks": "2", "topo": {}},
-    ]
-    assert left(scheduling, "2-3")["children"] == [{"ranks": "0-1", "topo": topo}]
+    assert left(scheduling)["children"] == [first, {"ranks": "2", "topo": {}}]
+    assert left(scheduling, "2-3")["children"] == [first]
     # In an instance that is a job, its ranks may still be the enclosing one's.
     parents = {"writer": "TreePool", "children": [{"ranks": "5,9,12-13", "topo": topo}]}
     assert left(parents)["children"][0]["ranks"] == "5,9,12"
@@ -71,8 +67,6 @@ def test_cutting_a_topology():
 
 def changed(path, value):
     """EXAMPLE with one value replaced; ... takes the key out."""
-    import copy
-
     R = copy.deepcopy(EXAMPLE)
     at = R
     for key in path[:-1]:
@@ -108,17 +102,12 @@ def changed(path, value):
         (["execution", "starttime"], "now", "R.execution.starttime: seconds since the epoch must be a number"),
         (["execution", "starttime"], 2000000000, "execution.expiration: not after starttime"),
         (["execution", "expiration"], float("nan"), "execution.expiration: expected seconds"),
+        *(([], R, "R") for R in (None, 3, [], "R")),
     ],
 )  # fmt: skip
 def test_bad_R_is_refused_with_the_path(path, value, text):
     with pytest.raises(ValueError, match=text):
-        Inventory(changed(path, value))
-
-
-@pytest.mark.parametrize("R", [None, 3, [], "R"])
-def test_not_even_an_object(R):
-    with pytest.raises(ValueError):
-        Inventory(R)
+        Inventory(changed(path, value) if path else value)
 
 
 def test_many_ranks_cost_little():
@@ -129,20 +118,17 @@ def test_many_ranks_cost_little():
 
 def test_resources_from_configuration():
     entries = [
-        {"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"},
-        {"hosts": "big", "cores": "0-7"},
+        {"hosts": "fake[0-3]", "cores": "0-3", "gpus": "0"}, {"hosts": "big", "cores": "0-7"},
         {"hosts": "fake[2-3],big", "properties": ["pp"]},
-    ]
+    ]  # fmt: skip
     R = sources.from_config({"resource": {"config": entries}})
     assert R["execution"] == {
         "R_lite": [{"rank": "0-3", "children": {"gpu": "0", "core": "0-3"}}, {"rank": "4", "children": {"core": "0-7"}}],
         "starttime": 0.0, "expiration": 0.0, "nodelist": ["fake[0-3],big"], "properties": {"pp": "2-4"},
     }  # fmt: skip
     Inventory(R)
-    assert (
-        sources.from_config({}) is None
-        and sources.from_config({"resource": {"noverify": True}}) is None
-    )
+    for conf in ({}, {"resource": {"noverify": True}}):
+        assert sources.from_config(conf) is None
 
 
 @pytest.mark.parametrize(
@@ -167,8 +153,6 @@ def test_bad_configuration(table, text):
 
 
 def test_resources_and_scheduling_from_files(tmp_path):
-    import json
-
     (tmp_path / "R").write_text(json.dumps(EXAMPLE))
     (tmp_path / "S").write_text('{"writer": "x"}')
     table = {"path": str(tmp_path / "R"), "scheduling": str(tmp_path / "S")}
@@ -179,8 +163,6 @@ def test_resources_and_scheduling_from_files(tmp_path):
 
 
 def test_discovery_gives_every_rank_the_resources_of_this_host():
-    import os
-
     inventory = Inventory(sources.discover(["vm", "vm"]))
     (entry,) = inventory.R["execution"]["R_lite"]
     assert entry["rank"] == "0-1"

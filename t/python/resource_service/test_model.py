@@ -43,9 +43,8 @@ class Mirror:
         assert self.up <= self.known
 
     def apply(self, update):
-        assert update and set(update) <= {
-            "up", "down", "shrink", "property-add", "property-remove",
-        }, update  # fmt: skip
+        keys = {"up", "down", "shrink", "property-add", "property-remove"}
+        assert update and set(update) <= keys, update
         assert "" not in update.values()
         up, down, shrink = (members(update.get(key, "")) for key in ("up", "down", "shrink"))
         add = members(update.get("property-add", {}).get("fast", ""))
@@ -121,10 +120,8 @@ def test_history(make, capfd, seed):
         assert mirror.fast == model.fast & mirror.known
         status = there.call("status")
         assert members(status["online"]) == model.there - model.offline - model.lost
-        assert set().union(*map(members, status["drain"]), set()) == model.drained & model.there
-        down = there.call("sched-status")["down"]["execution"]["R_lite"]
-        assert (
-            set().union(*(members(entry["rank"]) for entry in down), set())
-            == model.there - model.up()
-        )
+        assert set().union(*map(members, status["drain"])) == model.drained & model.there
+        lite = there.call("sched-status")["down"]["execution"]["R_lite"]
+        down = set().union(*(members(entry["rank"]) for entry in lite))
+        assert down == model.there - model.up()
     capfd.readouterr()

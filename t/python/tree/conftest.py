@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The binding to libhwloc for the tests of this directory: the built one, or one built for them."""
 
-import subprocess
 import sys
 
 import pytest
-from shared import SRCDIR
+from shared import SRCDIR, run
 
 
 @pytest.fixture(scope="session")
@@ -16,8 +15,7 @@ def hwloc(tmp_path_factory):
     except ImportError:
         where = tmp_path_factory.mktemp("hwloc")
         script = SRCDIR / "src" / "bindings" / "python" / "_flux_hwloc" / "build.py"
-        command = [sys.executable, str(script), "--quiet", "--output-dir", str(where)]
-        done = subprocess.run(command, stderr=subprocess.PIPE, check=False, universal_newlines=True)
+        done = run(sys.executable, script, "--quiet", "--output-dir", where)
         if done.returncode:
             pytest.skip(done.stderr.strip().splitlines()[-1])
         sys.path.append(str(where))

@@ -3,11 +3,10 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
-from shared import SRCDIR
+from shared import SRCDIR, run
 
 SCRIPT = SRCDIR / "src" / "bindings" / "python" / "_flux_hwloc" / "build.py"
 
@@ -15,10 +14,7 @@ SCRIPT = SRCDIR / "src" / "bindings" / "python" / "_flux_hwloc" / "build.py"
 def build(*args, script=SCRIPT, **environment):
     env = {key: value for key, value in os.environ.items() if not key.startswith("HWLOC_")}
     env.update(environment)
-    return subprocess.run(
-        [sys.executable, str(script), *args], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        check=False, universal_newlines=True,
-    )  # fmt: skip
+    return run(sys.executable, script, *args, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -40,31 +36,23 @@ def test_one_file_in_the_directory_that_was_named(buildable, tmp_path):
         source.chmod(0o755)
     assert (done.returncode, done.stderr) == (0, "")
     (made,) = (tmp_path / "out" / "deep").iterdir()
-    assert (
-        done.stdout.strip() == str(made)
-        and made.name.startswith("_flux_hwloc.")
-        and made.suffix == ".so"
-    )
+    assert done.stdout.strip() == str(made)
+    assert made.name.startswith("_flux_hwloc.") and made.suffix == ".so"
     assert [path.name for path in source.iterdir()] == ["build.py"]
-    code = (
-        "import _flux_hwloc as h; print(h.lib.hwloc_topology_init(h.ffi.new('hwloc_topology_t *')))"
-    )
+    code = "import _flux_hwloc as h; "
+    code += "print(h.lib.hwloc_topology_init(h.ffi.new('hwloc_topology_t *')))"
     env = {**os.environ, "PYTHONPATH": str(made.parent)}
-    out = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, check=True)
-    assert out.stdout.strip() == b"0"
+    assert run(sys.executable, "-c", code, env=env).stdout.strip() == "0"
+
+
+MISSING = "libhwloc 2.x or its headers are missing (package libhwloc-dev)"
 
 
 @pytest.mark.parametrize(
     "environment, reason",
     [
-        (
-            {"HWLOC_LIBS": "-lno_such_library"},
-            "libhwloc 2.x or its headers are missing (package libhwloc-dev)",
-        ),
-        (
-            {"HWLOC_CFLAGS": "-DHWLOC_H -DHWLOC_API_VERSION=0x00030000"},
-            "libhwloc 2.x or its headers are missing",
-        ),
+        ({"HWLOC_LIBS": "-lno_such_library"}, MISSING),
+        ({"HWLOC_CFLAGS": "-DHWLOC_H -DHWLOC_API_VERSION=0x00030000"}, MISSING),
         ({"CC": "/no/such/compiler"}, "no C compiler (/no/such/compiler)"),
     ],
 )
