@@ -25,16 +25,10 @@ def meaning(R):
     execution = R["execution"]
     what = {}
     for entry in R["execution"]["R_lite"]:
-        for rank in members(parse_idset(entry["rank"])):
-            children = entry["children"]
-            what[rank] = (
-                parse_idset(children.get("core", "")),
-                parse_idset(children.get("gpu", "")),
-            )
+        units = [parse_idset(entry["children"].get(kind, "")) for kind in ("core", "gpu")]
+        what.update(dict.fromkeys(members(parse_idset(entry["rank"])), units))
     hosts = [name for text in execution.get("nodelist") or [] for name in Hostlist(text)]
-    properties = {
-        name: parse_idset(ranks) for name, ranks in (execution.get("properties") or {}).items()
-    }
+    properties = (execution.get("properties") or {}).items()
     scheduling = R.get("scheduling")
     topo = {}
     if scheduling is not None:
@@ -46,7 +40,7 @@ def meaning(R):
     return {
         "ranks": what,
         "hosts": hosts,
-        "properties": properties,
+        "properties": {name: parse_idset(ranks) for name, ranks in properties},
         "nslots": execution.get("nslots"),
         "starttime": execution.get("starttime") or 0,
         "expiration": execution.get("expiration") or 0,
@@ -110,9 +104,8 @@ class Run:
 
     def op_of_that_name(self, op):
         """A call of the pool whose arguments are those of the operation, in order."""
-        getattr(self.pool, op["op"])(
-            *(op[key] for key in ("jobid", "expiration", "ids") if key in op)
-        )
+        args = [op[key] for key in ("jobid", "expiration", "ids") if key in op]
+        getattr(self.pool, op["op"])(*args)
 
     op_mark_up = op_mark_down = op_remove_ranks = op_of_that_name
     op_update_expiration = op_set_expiration = op_of_that_name

@@ -40,14 +40,8 @@ class Ask:
         self.constraint = constraint
 
     def jobspec(self):
-        spec = jobspec(
-            self.slots_count,
-            self.cores,
-            self.gpus,
-            self.nodes_count,
-            self.duration,
-            constraints=self.constraint,
-        )
+        counts = self.slots_count, self.cores, self.gpus, self.nodes_count
+        spec = jobspec(*counts, self.duration, constraints=self.constraint)
         if self.exclusive:
             spec["resources"][0]["exclusive"] = True
         return spec
@@ -66,20 +60,15 @@ def matches(constraint, rank, host, properties):
     for name, values in constraint.items():
         if name == "properties":
             for value in values:
-                if value.startswith("^"):
-                    answers.append(rank not in properties.get(value[1:], ()))
-                else:
-                    answers.append(rank in properties.get(value, ()))
+                has = rank in properties.get(value.lstrip("^"), ())
+                answers.append(has != value.startswith("^"))
         elif name == "hostlist":
             answers.append(host in values)
         elif name == "ranks":
             answers.append(any(rank == int(value) for value in values))
-        elif name == "and":
-            answers.append(all(matches(one, rank, host, properties) for one in values))
-        elif name == "or":
-            answers.append(any(matches(one, rank, host, properties) for one in values))
-        elif name == "not":
-            answers.append(not all(matches(one, rank, host, properties) for one in values))
+        else:
+            each = [matches(one, rank, host, properties) for one in values]
+            answers.append({"and": all(each), "or": any(each), "not": not all(each)}[name])
     return all(answers)
 
 
@@ -106,9 +95,11 @@ class Model:
     def clone(self):
         return copy.deepcopy(self)
 
+    def all_of(self, rank):
+        return set(self.ranks[rank]["cores"]), set(self.ranks[rank]["gpus"])
+
     def free_on(self, rank):
-        cores = set(self.ranks[rank]["cores"])
-        gpus = set(self.ranks[rank]["gpus"])
+        cores, gpus = self.all_of(rank)
         for parts in self.jobs.values():
             if rank in parts:
                 cores -= parts[rank][0]
@@ -116,11 +107,11 @@ class Model:
         return cores, gpus
 
     def matching(self, ask):
-        return {
-            rank
-            for rank, info in self.ranks.items()
-            if matches(ask.constraint, rank, info["host"], self.properties)
-        }
+        found = set()
+        for rank, info in self.ranks.items():
+            if matches(ask.constraint, rank, info["host"], self.properties):
+                found.add(rank)
+        return found
 
     def select(self, ask, empty=False):
         """``(parts, nslots)``, or None; ``empty``: as if all were free and up."""
@@ -129,16 +120,10 @@ class Model:
             ranks &= self.up
         free = {}
         for rank in ranks:
-            info = self.ranks[rank]
-            free[rank] = (info["cores"], info["gpus"]) if empty else self.free_on(rank)
+            free[rank] = self.all_of(rank) if empty else self.free_on(rank)
         order = sorted(ranks, key=lambda r: (-len(free[r][0]), -len(free[r][1]), r))
         if ask.exclusive:
-            order = [
-                r
-                for r in order
-                if len(free[r][0]) == len(self.ranks[r]["cores"])
-                and len(free[r][1]) == len(self.ranks[r]["gpus"])
-            ]
+            order = [rank for rank in order if free[rank] == self.all_of(rank)]
         room = {}
         for rank in order:
             room[rank] = len(free[rank][0]) // ask.cores
@@ -175,12 +160,10 @@ class Model:
             if not slots:
                 continue
             if ask.exclusive:
-                parts[rank] = (set(self.ranks[rank]["cores"]), set(self.ranks[rank]["gpus"]))
+                parts[rank] = self.all_of(rank)
             else:
-                parts[rank] = (
-                    set(sorted(free[rank][0])[: slots * ask.cores]),
-                    set(sorted(free[rank][1])[: slots * ask.gpus]),
-                )
+                cores, gpus = map(sorted, free[rank])
+                parts[rank] = set(cores[: slots * ask.cores]), set(gpus[: slots * ask.gpus])
         return parts
 
     def alloc(self, jobid, ask, now, expiration=0.0):

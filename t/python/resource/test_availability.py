@@ -52,24 +52,21 @@ class Both:
         self.numbers = {}  # ours to theirs
         self.next = 0
 
-    def ask(self, method, *args):
-        answers = [getattr(one, method)(*args) for one in self.each]
-        assert all(answer == answers[0] for answer in answers), (method, args, answers)
+    def same(self, method, asked):
+        """The answer of each to its arguments, which has to be the same."""
+        answers = [getattr(one, method)(*args) for one, args in zip(self.each, asked)]
+        assert all(answer == answers[0] for answer in answers), (method, asked, answers)
         return answers[0]
+
+    def ask(self, method, *args):
+        return self.same(method, [args] * len(self.each))
 
     def of(self, method, number, *args):
-        answers = [
-            getattr(one, method)(n, *args) for one, n in zip(self.each, self.numbers[number])
-        ]
-        assert all(answer == answers[0] for answer in answers), (method, number, args, answers)
-        return answers[0]
+        return self.same(method, [(own, *args) for own in self.numbers[number]])
 
     def row(self, numbers, *args):
-        answers = [
-            one.first_to_start([self.numbers[n][at] if n else 0 for n in numbers], *args)
-            for at, one in enumerate(self.each)
-        ]
-        assert all(answer == answers[0] for answer in answers), (numbers, args, answers)
+        rows = [[self.numbers[n][at] if n else 0 for n in numbers] for at in range(len(self.each))]
+        self.same("first_to_start", [(row, *args) for row in rows])
 
     def make(self, method, *args):
         answers = [getattr(one, method)(*args) for one in self.each]

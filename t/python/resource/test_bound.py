@@ -12,9 +12,8 @@ NOW = 1000.0
 
 
 def make_pool(nodes, cores=16, gpus=4):
-    pool = ResourcePool(
-        R_of({rank: (set(range(cores)), set(range(gpus))) for rank in range(nodes)})
-    )
+    parts = set(range(cores)), set(range(gpus))
+    pool = ResourcePool(R_of(dict.fromkeys(range(nodes), parts)))
     pool.now = NOW
     pool.clock = lambda: pool.now
     return pool

@@ -35,10 +35,10 @@ def test_closed_and_own_ranks_as_by_comparing_all_jobs(alike, seed):
         return rnd.choice([0, ALL, rnd.getrandbits(ranks)])
 
     where = (mask(), mask())
-    claimants = [
-        Claimant((rnd.randrange(4), rnd.choice("abc")), where if alike else (mask(), mask()))
-        for _ in range(10)
-    ]
+    claimants = []
+    for _ in range(10):
+        keys = rnd.randrange(4), rnd.choice("abc")
+        claimants.append(Claimant(keys, where if alike else (mask(), mask())))
     claims = Claims()
     for jobid in range(200):
         claims.enter(jobid, rnd.choice(claimants), rnd.getrandbits(ranks) & rnd.getrandbits(ranks))

@@ -157,13 +157,10 @@ def told(function):
 )
 def test_a_pool_of_another_kind_answers_and_plans_as_rv1pool_does(running, down, pending):
     pools = [make(LedgerPool), make(ResourcePool)]
-    both = lambda ask: [  # noqa: E731
-        told(lambda: ask(pool, plan)) for pool, plan in zip(pools, plans)
-    ]
     plans = [pool.plan() for pool in pools]
 
     def same(ask):
-        one, other = both(ask)
+        one, other = (told(lambda: ask(*both)) for both in zip(pools, plans))
         assert one == other
         return one
 
@@ -192,11 +189,8 @@ def test_a_pool_of_another_kind_answers_and_plans_as_rv1pool_does(running, down,
 
 
 def methods(cls):
-    return {
-        name: value
-        for name, value in inspect.getmembers(cls)
-        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
-    }
+    kinds = lambda value: inspect.isfunction(value) or isinstance(value, property)
+    return {name: value for name, value in inspect.getmembers(cls, kinds) if name[0] != "_"}
 
 
 def test_every_method_of_the_contract_is_documented():

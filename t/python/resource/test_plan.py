@@ -29,13 +29,10 @@ def make_pool(rows, expiration=0.0):
 def books_of(pool):
     """Empty books of a pool, for the oracle."""
     inventory = pool.impl.inventory
-    full = {
-        rank: (
-            popcount(inventory.full[rank] & inventory.core_mask),
-            popcount(inventory.full[rank] >> inventory.shift),
-        )
-        for rank in members(inventory.ranks)
-    }
+    full = {}
+    for rank in members(inventory.ranks):
+        units = inventory.full[rank]
+        full[rank] = popcount(units & inventory.core_mask), popcount(units >> inventory.shift)
     return Books(full, NOW)
 
 
@@ -212,12 +209,8 @@ def test_windows():
     pool.alloc(1, job(pool, 2, cores=4, duration=100.0))
     plan = pool.plan()
     plan.reserve(2, job(pool, 3, cores=4, duration=50.0), NOW + 100)
-    one, two, slots = (
-        job(pool, 1, cores=4, duration=200.0),
-        job(pool, 2, cores=4, duration=200.0),
-        job(pool, slots=5),
-    )
-    answer = plan.windows([one, two, slots], 1000.0)
+    one, two = (job(pool, nodes, cores=4, duration=200.0) for nodes in (1, 2))
+    answer = plan.windows([one, two, job(pool, slots=5)], 1000.0)
     assert [entry["fits"] for entry in answer] == [True, False, True]
     assert answer[0]["request"] is one
     assert answer[0]["steps"] == [(2, NOW + 100), (1, NOW + 500)]
@@ -440,8 +433,7 @@ def test_of_promises_on_ranks_only_those_with_free_resources_are_searched_for(mo
     monkeypatch.setattr(bound_strategy, "MANY_RANKS", 4)
     room, searched = plan._current._ranks.room, []
     find = room.first_to_start
-    monkeypatch.setattr(
-        room, "first_to_start", lambda row, *args: searched.extend(row) or find(row, *args)
-    )
+    spy = lambda row, *args: searched.extend(row) or find(row, *args)
+    monkeypatch.setattr(room, "first_to_start", spy)
     assert plan.advance_in_turn(jobids) == (21, [20], NOW)
     assert len(searched) == 1

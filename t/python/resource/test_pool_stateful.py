@@ -19,9 +19,8 @@ NAMES = ("red", "blue", "+queue")
 def counts(draw, top):
     """Accepted numbers, and a count of a jobspec that says so."""
     low = draw(st.integers(1, top))
-    kind = draw(
-        st.sampled_from(["plain", "plain", "plain", "range", "open", "step", "list", "twice"])
-    )
+    kinds = ["plain", "plain", "plain", "range", "open", "step", "list", "twice"]
+    kind = draw(st.sampled_from(kinds))
     if kind == "range":
         high = draw(st.integers(low, top + 3))
         return list(range(low, high + 1)), {"min": low, "max": high}
@@ -39,38 +38,21 @@ def counts(draw, top):
     return [low], low
 
 
+names = st.lists(st.sampled_from(["red", "^red", "blue", "^none", "+queue"]), max_size=2)
+ranks = st.lists(st.integers(0, 9).map(str), min_size=1, max_size=4)
+hosts = st.lists(st.sampled_from(["n0", "n1", "n3", "x7", "zz"]), min_size=1, max_size=4)
 leaf = st.one_of(
-    st.fixed_dictionaries(
-        {
-            "properties": st.lists(
-                st.sampled_from(["red", "^red", "blue", "^none", "+queue"]), max_size=2
-            )
-        }
-    ),
-    st.fixed_dictionaries({"ranks": st.lists(st.integers(0, 9).map(str), min_size=1, max_size=4)}),
-    st.fixed_dictionaries(
-        {
-            "hostlist": st.lists(
-                st.sampled_from(["n0", "n1", "n3", "x7", "zz"]), min_size=1, max_size=4
-            )
-        }
-    ),
+    st.fixed_dictionaries({"properties": names}),
+    st.fixed_dictionaries({"ranks": ranks}),
+    st.fixed_dictionaries({"hostlist": hosts}),
 )
-constraints = st.one_of(
-    st.none(),
-    st.none(),
+operators = st.sampled_from(["and", "or", "not"])
+nested = st.recursive(
     leaf,
-    st.recursive(
-        leaf,
-        lambda inner: st.dictionaries(
-            st.sampled_from(["and", "or", "not"]),
-            st.lists(inner, min_size=0, max_size=3),
-            min_size=1,
-            max_size=2,
-        ),
-        max_leaves=4,
-    ),
+    lambda inner: st.dictionaries(operators, st.lists(inner, max_size=3), min_size=1, max_size=2),
+    max_leaves=4,
 )
+constraints = st.one_of(st.none(), st.none(), leaf, nested)
 
 
 @st.composite
@@ -316,14 +298,9 @@ class PoolMachine(RuleBasedStateMachine):
     def look_ahead(self, ask):
         """earliest(): free the jobs in the order of their ends until it fits."""
         request = self.pool.parse_resource_request(ask.jobspec())
-        least = Ask(
-            (ask.nodes[:1], None) if ask.nodes else None,
-            (ask.slots[:1], None),
-            ask.cores,
-            ask.gpus,
-            ask.exclusive,
-            constraint=ask.constraint,
-        )
+        nodes, slots = (ask.nodes[:1], None) if ask.nodes else None, (ask.slots[:1], None)
+        counts = nodes, slots, ask.cores, ask.gpus, ask.exclusive
+        least = Ask(*counts, constraint=ask.constraint)
         model = self.model.clone()
         expected = None
         if model.select(least) is not None:
@@ -365,9 +342,8 @@ class PoolMachine(RuleBasedStateMachine):
         pool._check()
         assert parts_of(pool.allocated_to_dict()) == parts_of(pool.copy_allocated().to_dict())
         assert parts_of(pool.down_to_dict()) == parts_of(pool.copy_down().to_dict())
-        assert parts_of(pool.copy_allocated().to_dict()) == {
-            rank: parts for rank, parts in model.allocated().items() if parts[0] or parts[1]
-        }
+        held = {rank: parts for rank, parts in model.allocated().items() if parts[0] or parts[1]}
+        assert parts_of(pool.copy_allocated().to_dict()) == held
         down = {r: (i["cores"], i["gpus"]) for r, i in model.ranks.items() if r not in model.up}
         assert parts_of(pool.copy_down().to_dict()) == down
         everything = {r: (i["cores"], i["gpus"]) for r, i in model.ranks.items()}

@@ -56,9 +56,8 @@ def pci(*below, pci_class="0302"):
 
 def gpu(*backends, **kw):
     """A PCI device with an OS device for each backend."""
-    return pci(
-        *[osdev(backend, f"{backend.lower()}{i}") for i, backend in enumerate(backends)], **kw
-    )
+    devices = [osdev(backend, f"{backend.lower()}{i}") for i, backend in enumerate(backends)]
+    return pci(*devices, **kw)
 
 
 def render(root, allowed=None):
@@ -114,16 +113,11 @@ def _write(obj, lines, depth, state, allowed, nodes=0):
     attributes.update(obj.attributes)
     nodes = obj.nodes or nodes
     if obj.type not in IO_TYPES:
-        sets = {
-            "cpuset": obj.mask,
-            "complete_cpuset": obj.mask,
-            "nodeset": nodes,
-            "complete_nodeset": nodes,
-        }
+        sets = dict.fromkeys(("cpuset", "complete_cpuset"), obj.mask)
+        sets.update(dict.fromkeys(("nodeset", "complete_nodeset"), nodes))
         if obj.type == "Machine":
             attributes["os_index"] = "0"
-            sets["allowed_cpuset"] = allowed
-            sets["allowed_nodeset"] = nodes
+            sets.update(allowed_cpuset=allowed, allowed_nodeset=nodes)
         attributes.update({key: bitmap(mask) for key, mask in sets.items()})
     attributes["gp_index"] = str(state["gp"])
     if obj.type == "NUMANode":

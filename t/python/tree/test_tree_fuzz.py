@@ -13,30 +13,18 @@ from flux.resource import ResourcePool
 from flux.resource.draw.text import render_text
 from flux.resource.TreePool import TreePool
 
-KEYS = st.sampled_from(
-    ("cores", "gpus", "memory", "socket", "numa", "ranks", "topo", "", "é", "node")
-)
-IDSETS = st.sampled_from(
-    ("0", "0-3", "", "[0-1]", "4-7", "0-4294967295", "3-1", "x", "0,1", " 0", "00")
-)
+KEYS = st.sampled_from("cores gpus memory socket numa ranks topo é node".split() + [""])
+IDSETS = st.sampled_from("0 0-3 [0-1] 4-7 0-4294967295 3-1 x 0,1 00".split() + ["", " 0"])
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), IDSETS, st.text(max_size=3)),
     lambda below: st.one_of(st.lists(below, max_size=4), st.dictionaries(KEYS, below, max_size=4)),
     max_leaves=12,
 )
 ENTRY = st.fixed_dictionaries({"ranks": st.one_of(IDSETS, JSON), "topo": JSON})
-SCHEDULING = st.one_of(
-    JSON,
-    st.fixed_dictionaries(
-        {"children": st.one_of(JSON, st.lists(st.one_of(ENTRY, JSON), max_size=3))}
-    ),
-)
-TOPO = {
-    "socket": [
-        {"cores": "0-3", "gpus": "0"},
-        {"numa": [{"cores": "4-5"}, {"cores": "6-7", "gpus": "1"}]},
-    ]
-}
+CHILDREN = st.one_of(JSON, st.lists(st.one_of(ENTRY, JSON), max_size=3))
+SCHEDULING = st.one_of(JSON, st.fixed_dictionaries({"children": CHILDREN}))
+NUMAS = [{"cores": "4-5"}, {"cores": "6-7", "gpus": "1"}]
+TOPO = {"socket": [{"cores": "0-3", "gpus": "0"}, {"numa": NUMAS}]}
 
 
 def use(R):
@@ -45,9 +33,8 @@ def use(R):
     except ValueError as exc:
         assert str(exc)
         return
-    for jobid, shape in enumerate(
-        ("slot/core", "slot/[core;gpu]", "slot/numa{x}", "slot/socket{x}"), 1
-    ):
+    shapes = ("slot/core", "slot/[core;gpu]", "slot/numa{x}", "slot/socket{x}")
+    for jobid, shape in enumerate(shapes, 1):
         alloc(pool, jobid, shape)
     pool._check()
     assert ResourcePool(pool.to_dict()).dumps() == pool.dumps()

@@ -43,9 +43,8 @@ def test_sockets_of_one_rack():
     pool.free(2)
     pool.alloc(4, parse(pool, "slot/socket{x}"))
     pool.free(3)
-    assert pool.explain(request)["reason"] == (
-        "placement: needs 4 slots in one rack: 6 free, at most 3 in one rack"
-    )
+    text = "placement: needs 4 slots in one rack: 6 free, at most 3 in one rack"
+    assert pool.explain(request)["reason"] == text
     with pytest.raises(TreePool.InfeasibleRequest, match="need 5 slots in one rack, at most 4 in"):
         pool.alloc(5, together(pool, "slot=5/socket{x}"))
     pool.check()
@@ -60,9 +59,7 @@ def test_placed_together_and_at_the_first_time(seed):
         duration = chance.choice((10, 20, 20, 30, 45))
         shape = chance.choice(SHAPES)
         most = chance.choice((None, 1))
-        request = parse(pool, shape, duration)
-        if most is not None:
-            request = together(pool, shape, duration)
+        request = (parse if most is None else together)(pool, shape, duration)
         try:
             got = pool.alloc(jobid, request)
         except (TreePool.InsufficientResources, TreePool.InfeasibleRequest):

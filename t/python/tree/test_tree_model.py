@@ -79,9 +79,8 @@ def requests(draw):
         each = draw(st.sampled_from((1, 1, 1, 2)))
         return Request(nodes, draw(ranges(3)), 0, 0, level=draw(st.sampled_from(NAMES)), each=each)
     exclusive = nodes is not None and draw(st.integers(0, 4)) == 0
-    return Request(
-        nodes, draw(ranges(4)), draw(st.integers(1, 5)), draw(st.integers(0, 2)), exclusive
-    )
+    slots, cores, gpus = draw(ranges(4)), draw(st.integers(1, 5)), draw(st.integers(0, 2))
+    return Request(nodes, slots, cores, gpus, exclusive)
 
 
 def entries(pool):

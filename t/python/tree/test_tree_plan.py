@@ -31,8 +31,8 @@ def make_pool(nodes=3):
     return pool
 
 
-def parse(pool, shape, duration=0):
-    return pool.parse_resource_request(jobspec_of_shape(shape, duration))
+def parse(pool, shape, duration=0, **system):
+    return pool.parse_resource_request(jobspec_of_shape(shape, duration, **system))
 
 
 def filled(seed, nodes=3):
@@ -70,10 +70,8 @@ def test_windows_count_containers():
     pool.alloc(1, parse(pool, "slot=5/numa{x}", 50))
     assert pool.held_ranks(1) == 0b11
     plan = pool.plan()
-    requests = [
-        parse(pool, shape)
-        for shape in ("slot=9/numa{x}", "slot/socket{x}", "node/slot/socket{x}", "slot/numa=3{x}")
-    ]
+    shapes = ("slot=9/numa{x}", "slot/socket{x}", "node/slot/socket{x}", "slot/numa=3{x}")
+    requests = [parse(pool, shape) for shape in shapes]
     now = pool.clock()
     found = [[count for count, _ in one["steps"]] for one in plan.windows(requests, 10)]
     assert found == [[7], [3], [2], [2]]
@@ -130,10 +128,7 @@ def test_no_reservation_is_delayed(seed):
 )  # fmt: skip
 def test_who_is_told_never_is_told_why(shape, constraint, text):
     pool = make_pool(2)
-    spec = jobspec_of_shape(shape, 10)
-    if constraint is not None:
-        spec["attributes"]["system"]["constraints"] = constraint
-    request = pool.parse_resource_request(spec)
+    request = parse(pool, shape, 10, **({} if constraint is None else {"constraints": constraint}))
     with pytest.raises(TreePool.InfeasibleRequest) as caught:
         pool.alloc(1, request)
     assert text in str(caught.value) and pool.explain(request)["reason"] == str(caught.value)

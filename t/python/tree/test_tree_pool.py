@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from tree_help import alloc, jobspec_of_shape, topo_R
+from tree_help import alloc, jobspec_of_shape, start, topo_R
 
 from flux.resource import ResourcePool
 from flux.resource.TreePool import TreePool
@@ -67,12 +67,8 @@ def test_bad_topology_is_named(change, text):
 
 @pytest.mark.parametrize(
     "named, has",
-    [
-        ("0-3", "0,2-3"),  # as a real instance has it
-        ("0-3", "0-2"),
-        ("0,2-3", "0,2-3"),
-        ("5-8", "1-3"),  # ranks of the enclosing instance
-    ],
+    # as a real instance has it; the last are ranks of the enclosing instance
+    [("0-3", "0,2-3"), ("0-3", "0-2"), ("0,2-3", "0,2-3"), ("5-8", "1-3")],
 )
 def test_the_R_of_an_instance_lacks_excluded_ranks(named, has):
     R = two_sockets(3)
@@ -112,9 +108,8 @@ def test_text_and_object_are_the_same():
 
 
 def test_ranks_of_the_enclosing_instance_are_renumbered():
-    R = topo_R(
-        (1, "0-7", "", {"cores": "0-7"}), (2, "0-7", "0-1", TWO), (1, "0-7", "", {"cores": "0-7"})
-    )
+    plain = (1, "0-7", "", {"cores": "0-7"})
+    R = topo_R(plain, (2, "0-7", "0-1", TWO), plain)
     children(R)[0]["ranks"] = "12,400"
     children(R)[1]["ranks"] = "9"
     children(R)[1]["note"] = "kept"
@@ -141,7 +136,7 @@ def test_cores_of_an_instance_in_a_job_keep_their_domains():
     pool = TreePool(two_sockets(3))
     assert alloc(pool, 1, "slot/core=3") == "rank0/core[0-2]"
     parts = "slot=2/[core=2;gpu]"
-    job = pool.alloc(2, pool.parse_resource_request(jobspec_of_shape(f"node=3/{parts}")))
+    job = start(pool, 2, f"node=3/{parts}")
     assert job.dumps() == "rank0/core[3-6],gpu[0-1] rank[1-2]/core[0-1,4-5],gpu[0-1]"
     assert job.to_dict()["scheduling"]["cores"] == {"0": "3-6", "1-2": "0-1,4-5"}
     for R in (in_job(job.to_dict()), json.dumps(in_job(job.to_dict()))):
@@ -150,7 +145,7 @@ def test_cores_of_an_instance_in_a_job_keep_their_domains():
         assert "cores" not in inner.to_dict()["scheduling"]
         assert alloc(inner, 1, "slot=2/socket{x}") == "rank0/core[0-3],gpu[0-1]"
         assert alloc(inner, 2, "slot/socket{x}") == "rank1/core[0-1],gpu0"
-        last = inner.alloc(3, inner.parse_resource_request(jobspec_of_shape("slot/[core;gpu]")))
+        last = start(inner, 3, "slot/[core;gpu]")
         assert last.dumps() == "rank1/core2,gpu1"
         innermost = TreePool(in_job(last.to_dict()))
         assert alloc(innermost, 1, "slot/socket{x}") == "rank0/core0,gpu1"
@@ -161,7 +156,7 @@ def test_cores_of_an_instance_in_a_job_keep_their_domains():
 def test_cores_of_an_instance_that_counts_them_as_its_parent_does():
     pool = TreePool(two_sockets(2))
     assert alloc(pool, 1, "slot/core") == "rank0/core0"
-    job = pool.alloc(2, pool.parse_resource_request(jobspec_of_shape("slot=2/[core=2;gpu]")))
+    job = start(pool, 2, "slot=2/[core=2;gpu]")
     assert TreePool(job.to_dict()).dumps() == "rank0/core[1-2,4-5],gpu[0-1]"
     assert alloc(TreePool(job.to_dict()), 1, "slot=2/socket{x}") == job.dumps()
 
@@ -169,16 +164,16 @@ def test_cores_of_an_instance_that_counts_them_as_its_parent_does():
 def test_an_instance_in_a_job_of_the_plain_pool_has_its_topology():
     pool = ResourcePool(two_sockets(3))
     assert alloc(pool, 1, "slot/core=3") == "rank0/core[0-2]"
-    job = pool.alloc(2, pool.parse_resource_request(jobspec_of_shape("slot/[core=4;gpu=2]")))
+    job = start(pool, 2, "slot/[core=4;gpu=2]")
     assert job.dumps() == "rank1/core[0-3],gpu[0-1]"
-    job = pool.alloc(3, pool.parse_resource_request(jobspec_of_shape("node=2/slot/core=3")))
+    job = start(pool, 3, "node=2/slot/core=3")
     assert job.dumps() == "rank0/core[3-5] rank2/core[0-2]"
     assert alloc(TreePool(in_job(job.to_dict())), 1, "slot=3/socket{x}") == "rank[0-1]/core[0-2]"
     other = pool.to_dict()["scheduling"]
     assert [entry["ranks"] for entry in other["children"]] == ["0-2"]
     broken_R = broken(lambda R: children(R)[0].update(ranks="0"))
     pool = ResourcePool(broken_R)
-    job = pool.alloc(1, pool.parse_resource_request(jobspec_of_shape("slot/core")))
+    job = start(pool, 1, "slot/core")
     assert job.to_dict()["scheduling"] == broken_R["scheduling"]
 
 

@@ -4,7 +4,7 @@
 import xml.etree.ElementTree as ET
 
 import pytest
-from tree_help import jobspec_of_shape, topo_R
+from tree_help import start, topo_R
 
 from flux.resource.draw.svg import render_svg
 from flux.resource.draw.text import render_text
@@ -24,9 +24,7 @@ def pool_with_jobs(*shapes, nodes=3):
     pool = TreePool(R)
     jobs = {}
     for number, shape in enumerate(shapes, 1):
-        jobs[f"job{number}"] = pool.alloc(
-            number, pool.parse_resource_request(jobspec_of_shape(shape))
-        ).to_dict()
+        jobs[f"job{number}"] = start(pool, number, shape).to_dict()
     return R, jobs
 
 
@@ -64,10 +62,8 @@ def test_cores_of_siblings_are_aligned():
 def test_nodes_in_one_state_are_one_block():
     R, jobs = pool_with_jobs("node=3/slot/core")
     (state,) = view(R, jobs)
-    assert (state.title(), state.summary()) == (
-        "n[0-2] (ranks 0-2)",
-        "9 cores, 3 GPUs; 8 cores, 3 GPUs free",
-    )
+    assert state.title() == "n[0-2] (ranks 0-2)"
+    assert state.summary() == "9 cores, 3 GPUs; 8 cores, 3 GPUs free"
     text = render_text(R, jobs, ascii_only=True)
     assert text.isascii() and "a job1: 3 cores on 3 nodes" in text
 

@@ -32,10 +32,14 @@ def jobspec_of_shape(text, duration=0, **system):
     }
 
 
+def start(pool, jobid, text, **system):
+    """Allocate by shape."""
+    return pool.alloc(jobid, pool.parse_resource_request(jobspec_of_shape(text, **system)))
+
+
 def alloc(pool, jobid, text, **system):
     """Allocate by shape; the answer as text, or the exception's class name."""
-    request = pool.parse_resource_request(jobspec_of_shape(text, **system))
     try:
-        return pool.alloc(jobid, request).dumps()
+        return start(pool, jobid, text, **system).dumps()
     except (TreePool.InsufficientResources, TreePool.InfeasibleRequest) as exc:
         return type(exc).__name__

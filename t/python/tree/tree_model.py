@@ -4,15 +4,9 @@
 Written for the tests from the rules of the topology format, not from the pool's code.
 """
 
+from pool_model import ids_of as ids
+
 RESOURCES = ("cores", "gpus", "memory", "storage")
-
-
-def ids(text):
-    found = set()
-    for item in text.split(",") if text else ():
-        low, _, high = item.partition("-")
-        found.update(range(int(low), int(high or low) + 1))
-    return found
 
 
 class Insufficient(Exception):
@@ -69,9 +63,7 @@ class Node:
         domain = self.topo if domain is None else domain
         found = []
         for key, entries in domain.items():
-            if key in RESOURCES:
-                continue
-            for entry in entries:
+            for entry in entries if key not in RESOURCES else ():
                 if key != name:
                     found += self.containers(name, entry)
                 elif self.full(entry)[0]:
@@ -115,11 +107,8 @@ class Node:
         return slots, taken[0], taken[1]
 
     def place_box(self, cores, gpus, request):
-        free = [
-            (mine, own)
-            for mine, own in self.containers(request.level)
-            if mine <= cores and own <= gpus
-        ]
+        boxes = self.containers(request.level)
+        free = [(mine, own) for mine, own in boxes if mine <= cores and own <= gpus]
         if request.each == 1:
             return free[0] if free else None
         for level in self.levels:
@@ -170,10 +159,9 @@ class Model:
 
     def alloc(self, jobid, request):
         """{rank: (cores, gpus)}, nslots. Insufficient or Infeasible is raised."""
-        order = sorted(
-            (rank for rank, node in self.nodes.items() if node.up),
-            key=lambda r: (len(self.nodes[r].free_cores), len(self.nodes[r].free_gpus), r),
-        )
+        up = [(node, rank) for rank, node in self.nodes.items() if node.up]
+        free = [(len(node.free_cores), len(node.free_gpus), rank) for node, rank in up]
+        order = [rank for _, _, rank in sorted(free)]
         found = self.choose(request, order, empty=False)
         if found is None:
             if self.choose(request, sorted(self.nodes), empty=True) is None:
