@@ -346,6 +346,7 @@ class PolicyScheduler(Scheduler):
 
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued
+        self.by_queue = self.by_queue and self.planning.pool_can("match_mask")
         self._site_policy.load(self._host.config.get())
         # Before hello: the job manager sends no frees between hello and ready.
         self._run_times.load()
