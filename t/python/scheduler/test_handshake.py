@@ -358,6 +358,9 @@ def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
     second = rig.explain(3)
     assert (second["verdict"], second["reason"]) == ("waits", "insufficient resources")
     assert "behind" in rig.explain(4)["reason"]
+    errnum, text = rig.ask("sched.stats", {})
+    assert errnum and text == "the pool of this scheduler has no PlainPool.eligible"
+    assert rig.logged(ERR) == []
 
 
 @pytest.mark.parametrize("reloaded", [False, True])
