@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The pool of R version 1 (RFC 20): allocation by worst fit.
 
-It implements the contract (``pool/contract.py``) with the parts in ``pool``, which lists them.
-
+It implements the contract (``pool/contract.py``) with the parts in ``pool``, which lists them;
 doc/guide/pools.rst tells what a pool with another policy overrides.
 """
 
