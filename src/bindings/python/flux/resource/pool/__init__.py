@@ -20,6 +20,4 @@ Interfaces: sites' pools import ``masks`` and ``placement``, and get an ``Invent
 writes the sentences of flux-core that scripts look for, and those in ``flux jobs``. The rest
 (``state.py``, ``rv1.py``, ``hosts.py``, ``constraint.py``) serves only ``Rv1Pool``, ``TreePool``
 and the pictures in ``draw/``.
-
-A change that makes an allocation slower shows in ``t/bench/pool``.
 """

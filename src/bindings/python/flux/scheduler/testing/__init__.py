@@ -5,9 +5,7 @@
 submits jobs, lets time pass, and checks the scheduler's actions (doc/guide/first-test.rst).
 
 It needs the bindings, flux-core's or the embedded instance's, but no broker: the scheduler runs in
-the test's process, under a virtual clock, on the same engine (``flux_engine``) as in ``flux
-simulate``. Behaviour that depends on real processes, several brokers or a real KVS is tested in an
-instance (doc/guide/testing.rst).
+the test's process, under a virtual clock, on the same engine as in ``flux simulate``.
 """
 
 from flux.scheduler.testing.builders import jobspec, make_R
