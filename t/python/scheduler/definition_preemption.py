@@ -106,7 +106,9 @@ class Evictions:
         ghost, expected = Job(-job.id, job.demands, takes=takes), self.now + one.longer
         eviction = Eviction(job, ends, found[0][1], self.now + grace, expected, ghost)
         self.evictions.append(eviction)
+        assured = state.assured & {job}  # others leave it its part of limits
         state.drop(job)
+        state.assured |= assured
         if state.policy != "strict":
             state.pending.remove(job)
         for other in victims:
@@ -221,6 +223,7 @@ class Evictions:
 
     def call_off(self, eviction):
         """Let all victims run, and the job wait."""
+        self.state.assured.discard(eviction.job)
         self.drop_rests(eviction)
         self.let_go(eviction)
         self.evictions.remove(eviction)
@@ -247,6 +250,7 @@ class Evictions:
             use.end = self.now + job.limit
             if job in state.pending:
                 state.pending.remove(job)
+            state.drop(job)
             state.running[job] = use
             job.began, job.until = self.now, self.now + job.limit
         elif not eviction.is_over:

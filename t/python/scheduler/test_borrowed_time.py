@@ -253,6 +253,10 @@ def play(kind, seed, policy, cancels, into_promises=True, disturbed=False):
             disturb(instance, others, policy, told)
         check_tables(instance)
     instance.advance(100000)
+    if kind is limited and policy == ALL:  # a limit may withdraw a latest start; nothing else may
+        latest = instance.scheduler.stats_get()["latest_starts"]
+        assert latest["violated"] == 0 and latest["void"].keys() <= {"deferred"}
+        told.clear()
     late = {
         one.id: (one.t_start, told[one.id])
         for one in jobs
@@ -307,6 +311,17 @@ def test_all_promises_are_kept_whoever_borrows_and_whatever_is_canceled(
         (with_licences, 0, MANY, True, False),
         (with_licences, 3, EASY, True, False),
         (with_licences, 6, MANY, False, False),
+        # nor a part of a limit: for jobs that end before it, but not before another that it overlaps;
+        # when it moves to an earlier time; when others end for it
+        (limited, 51, MANY, False, False),
+        (limited, 97, MANY, False, False),
+        (limited, 120, EASY, False, False),
+        # borrowers end for a limit that has room at the promised time, and not before
+        (limited, 172, EASY, False, True),
+        (limited, 203, MANY, False, True),
+        (limited, 210, ALL, False, True),
+        # a pass goes on after a job beside the heads is deferred
+        (limited, 94, ALL, False, True),
     ],
 )
 def test_a_promise_is_kept_that_was_once_broken(kind, seed, policy, cancels, into_promises):

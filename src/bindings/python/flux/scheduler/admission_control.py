@@ -606,6 +606,23 @@ class AdmissionControl:
         # One ahead of it may take more nodes than expected.
         return tally.is_certain and not full and not any(use.pending[-1] for use in limits)
 
+    def fit_together(self, job: PendingJob, other: PendingJob) -> bool:
+        """Whether two pending jobs are together within the limits that count both."""
+        both = set(self._tally_of(job).uses).intersection(self._tally_of(other).uses)
+        limits = [use for use in both if use.assures]
+        return all(use.over(use.takes(job).plus(use.takes(other))) is None for use in limits)
+
+    def why_not(self, job: PendingJob, now: float, ended: Iterable[int] = ()) -> str | None:
+        """Return why a rule would keep a pending job from starting if some running jobs had ended,
+        or None."""
+        counted = [(jobid, self.counted[jobid]) for jobid in ended if jobid in self.counted]
+        for one in counted:
+            self.count(*one, -1, now)
+        found = next((deferral.text for _, deferral in self.deferrals(job)), None)
+        for one in counted:
+            self.count(*one, 1, now)
+        return found
+
     def assure_no_more(self, jobid: int) -> None:
         """Let jobs behind a promised one take its share of limits: it has started, is pending no
         more, or has lost its promise."""
@@ -734,7 +751,8 @@ class AdmissionControl:
         """Note why a job is deferred: it does not wait for its other uses."""
         self.deferred.readmit_at(rule, deferral.key, deferral.until)
         cause = deferral.over and deferral.over[0]
-        self.assure_no_more(job.jobid)
+        if deferral.key != job.jobid:  # else it is to start soon
+            self.assure_no_more(job.jobid)
         for use, _ in self.counted[job.jobid].needs if job.jobid in self.counted else ():
             if use is not cause:
                 use.waits_no_more(job.jobid, cause)

@@ -109,6 +109,7 @@ class State:
     keeps_promises: bool = True  # guarantee=kept; False with rank= and candidates=
     has_candidates: bool = False
     within: float = 86400.0  # of promise=all, in seconds
+    asks_each: bool = False  # it tries to start jobs behind heads even if these do not fit
     # Returns the amounts of a job on some ranks (a mask) with room beside all uses until a time;
     # None: chosen as for promises
     choose: Optional[Callable[[Job, int, Availability, float], Optional[Where]]] = None
@@ -255,7 +256,7 @@ class State:
             head_plan.promise(job, head_plan.earliest(job, now))
         for job in sorted(rest, key=lambda job: job.candidate_rank(now)):
             end = now + job.limit
-            if head_plan.place(job, end) is not None and self.place(job, end) is not None:
+            if head_plan.place(job, end) is not None and (self.asks_each or self.place(job, end)):
                 self.start(job)
                 lost = {
                     h: u for h, u in head_plan.promises.items() if h in heads and u.start > -inf
@@ -508,6 +509,8 @@ class State:
                 self.revoke(behind)
                 when = self.earliest(job, self.now)
             self.promise(job, when)
+        elif job in self.assured and self.is_held(job):
+            pass  # jobs behind it may leave it its part of a limit only from that time on
         elif start > self.now and self.lines:
             self.promise(job, min(start, self.earliest(job, self.now)))
         elif start > self.now and self.place(job, self.now + job.limit):
@@ -590,11 +593,16 @@ class State:
 
     def is_over(self, job: Job, use: Use | None = None) -> Optional[Counter]:
         """Return the counter that a job would exceed, with a certain use or (None) any, or whose
-        part of jobs ahead it would take that are promised starts before its end. For planned
-        licences, only running jobs without a limit count: others leave them to a promise."""
-        end = self.now + job.limit
-        ahead = [one for one in self.assured if one.position < job.position]
-        ahead = [one for one in ahead if self.promises[one].start < end]
+        part of jobs ahead it would take that are promised starts before its end, or before the end
+        of one of these. For planned licences, only running jobs without a limit count: others leave
+        them to a promise."""
+        end, ahead = self.now + job.limit, list[Job]()
+        known = self.promises  # those of takers are not
+        starts = {one: known[one].start if one in known else -inf for one in self.assured}
+        for one in sorted(starts, key=lambda one: starts[one]):
+            if one.position < job.position and starts[one] < end:
+                ahead.append(one)
+                end = max(end, starts[one] + one.limit)
         for name, least in job.takes.items():
             counter = self.counters[name]
             most, unit, planned, is_assured, period = counter
@@ -635,7 +643,7 @@ class State:
             is_known = unit != RANKS or job.demands[0].whole
             if is_assured and not (is_known and self.used(name) + waiting <= most):
                 return
-        if self.policy != "all":
+        if self.policy != "all" and any(self.counters[name].is_assured for name in job.takes):
             self.assured.add(job)
 
 

@@ -460,9 +460,9 @@ class Plan(StrategyInForce):
             raise InsufficientResources(lambda: _no_promise(jobid))
         self.keep_tokens(jobid, request, start, start + length_of(request))
 
-    def advance(self, jobid: int) -> float:
-        """Move the promise of a job to the earliest time that keeps all others. A promise bound to
-        ranks stays: it gives way when its job starts.
+    def advance(self, jobid: int, may_move: bool = True) -> float:
+        """Move the promise of a job, if it may, to the earliest time that keeps all others. A promise
+        bound to ranks stays: it gives way when its job starts.
 
         Returns:
             The new start, no later than before; now, if a job with a promise bound to ranks can
@@ -481,7 +481,7 @@ class Plan(StrategyInForce):
         request, start, tokens = promise.request, promise.start, self.tokens
         has_tokens = tokens is not None and jobid in tokens.promised
         is_counted = self.is_counted
-        if start > now and not is_counted:
+        if start > now and not is_counted and may_move:
             if self.has_tokens(jobid, request) and strategy.advance(jobid, now) <= now:
                 return now
         if promise.end <= now or not strategy.can_keep(jobid, now):
@@ -490,7 +490,7 @@ class Plan(StrategyInForce):
             wanted, begin, end = tokens.promised[jobid]
             if not tokens.fits(wanted, max(begin, now), end, now, (jobid,)):
                 raise InsufficientResources(lambda: _broken_promise(jobid))
-        if start <= now or not is_counted:
+        if start <= now or not is_counted or not may_move:
             return start
         if not has_tokens:
             return strategy.advance(jobid, now)

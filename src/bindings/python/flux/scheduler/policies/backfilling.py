@@ -311,9 +311,9 @@ class PromiseBook:
             self._by_id[job.jobid] = job
             self._by_ranks = None
 
-    def advance(self, job: PendingJob) -> float | None:
-        """Move a promise to the earliest time that keeps all others. Return the time at which it is
-        due, seconds since the epoch; None if it is open.
+    def advance(self, job: PendingJob, may_move: bool) -> float | None:
+        """Move a promise, if it may, to the earliest time that keeps all others. Return the time at
+        which it is due, seconds since the epoch; None if it is open.
 
         Raises:
             InsufficientResources: the promise cannot be kept: a running job was given more time or
@@ -321,7 +321,7 @@ class PromiseBook:
         """
         if job.jobid in self.open_ids:
             return None
-        when = self.plan.advance(job.jobid)
+        when = self.plan.advance(job.jobid, may_move)
         if when < self._first:  # a promise bound to ranks keeps its time
             self._first = min(self._first, self.plan.start_of(job.jobid))
         return when
@@ -610,8 +610,10 @@ class BackfillInOrder(Backfilling):
         """
         if self.policy.admission.engaged and self.stays(job):
             return False
+        # Those behind it may leave it its share of a limit only from its promised time on.
+        is_early = job.jobid in self.policy.admission.assured and self.would_be_deferred(job)
         try:
-            when = self.promises.advance(job)
+            when = self.promises.advance(job, not is_early)
         except InsufficientResources:
             self.renew(job)
             when = self.promises.when(job)
@@ -642,7 +644,7 @@ class BackfillInOrder(Backfilling):
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
         if promises.open_ids or len(promises.jobs) < MIN_IN_A_ROW or backlog.has_readmitted:
             return
-        if admission.engaged and admission.pins is not None:
+        if admission.engaged and (admission.pins is not None or admission.assured):
             return  # each is checked at its turn
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
         # A promise bound to ranks costs a look even if it stays.

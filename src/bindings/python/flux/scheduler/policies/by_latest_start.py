@@ -194,7 +194,9 @@ class BackfillByLatestStart(BackfillByRank):
             if head_plan is not None and not head_plan.fits(job.resource_request):
                 refused[job.signature] = job.limit
                 continue
-            if self.may_start(job) and self.try_to_start(job) and head_plan is not None:
+            if not (self.may_start(job) and self.try_to_start(job)):
+                continue
+            if head_plan is not None and job.jobid in self.policy.running:
                 head_plan.note_started(job.jobid, job.resource_request)
                 if not head_plan.is_counted and head_plan.breaks_a_promise():
                     # The job took ranks that only a head could use.

@@ -512,13 +512,8 @@ class ReservationService:
             self._add(reservation, configured=True)
         self._restored.clear()
 
-    def _check_pool(self) -> None:
-        if not self._host.planning.pool_can("plan"):
-            raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
-
     def read_table(self, name: str, table: Any) -> Reservation:
         """Parse an entry of the table. Raises ValueError if it is invalid."""
-        self._check_pool()
         if not isinstance(table, dict):
             raise ValueError(f"{table!r}: expected a table")
         now, entry = self._host.now(), {**table, "name": name}
@@ -569,7 +564,8 @@ class ReservationService:
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
         scheduler, rule = self._host, self._rule
-        self._check_pool()
+        if not scheduler.planning.pool_can("plan"):
+            raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
         if len(rule.entries) >= MAX_RESERVATIONS:
             raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())

@@ -238,7 +238,7 @@ class BudgetRule(ScopedRule):
     name = "budget"
     table = "budgets"
     lists = "budgets"
-    read = staticmethod(read_budget)
+    parse = staticmethod(read_budget)
     new_use = Account
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:

@@ -231,7 +231,7 @@ class LicenseRule(CountingRule):
     table = "licenses"
     lists = "licenses"
     attributes = ("licenses",)
-    read = staticmethod(read_license)
+    parse = staticmethod(read_license)
 
     uses: dict[str, LicenseUse]
 

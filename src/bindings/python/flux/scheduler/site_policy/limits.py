@@ -240,7 +240,7 @@ class LimitRule(ScopedRule):
     name = "limit"
     table = "limits"
     lists = "limits"
-    read = staticmethod(read_limit)
+    parse = staticmethod(read_limit)
     new_use = LimitUse
     are_promised = True
     _some_are_soft = _some_are_strict = True
@@ -351,17 +351,23 @@ class LimitRule(ScopedRule):
 
     def left_free(self, use: LimitUse, job: PendingJob) -> Amount:
         """Return the amount that a job must leave free: the needs of the first waiting job, if the
-        limit is strict, and the needs of jobs ahead that are promised a start before it would end."""
+        limit is strict, and the needs of jobs ahead that are promised a start before it would end,
+        or before one of these would end."""
         head = use.head if use.head is not None and use.head < job else None
         kept = NONE if head is None else self.least(head)
         if use.assured:
-            plan = self.host.planning.current()
-            end = self.host.now() + (getattr(job.resource_request, "duration", 0.0) or inf)
+            plan, ahead = self.host.planning.current(), list[Any]()
             for jobid, other in list(use.assured.items()):
-                if plan is None or not plan.has(jobid):
+                start = plan.start_of(jobid) if plan and plan.has(jobid) else None
+                if start is None and jobid not in self.host.admission.deferred:
                     self.host.admission.assure_no_more(jobid)
-                elif other is not head and other < job and plan.start_of(jobid) < end:
+                elif other is not head and other < job:
+                    ahead.append((-inf if start is None else start, other))
+            end = self.host.now() + (getattr(job.resource_request, "duration", 0.0) or inf)
+            for start, other in sorted(ahead):
+                if start < end:
                     kept = kept.plus(self.least(other))
+                    end = max(end, start + other.limit)
         return kept
 
     def defer(self, use: Any, at: int, job: PendingJob, uses: Any, held: Any = None) -> Deferral:

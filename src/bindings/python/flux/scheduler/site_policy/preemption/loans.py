@@ -230,9 +230,9 @@ class Loan(Preemption):
         return self._would_break(plan, ends, rests, unpinned=taker)
 
     def _objection(self, job: PendingJob) -> str | None:
-        if self._host.admission.keeps_promise(job):
-            return None  # its resources are in use until its promised time
-        return super()._objection(job)
+        # What counts is its promised time: other jobs have ended by then, also its borrowers.
+        ended = [j for end, j in self._host.resources.jobs_by_end() if end <= self.expected]
+        return self._host.admission.why_not(job, self._host.now(), ended)
 
     def _spare_unneeded(self) -> None:
         """Let borrowers run to their limits if the promise can still be kept together with these, or
@@ -385,7 +385,9 @@ class Loan(Preemption):
     def try_to_start(self) -> None:
         # Without placeholders, passes see all that is for it.
         if self.job and self.placeholders and self.taker not in self._host.admission.deferred:
-            self._start_out_of_turn(self.job)
+            now = self._host.now()  # a limit may have room only at the promised time
+            if now >= self.expected or not self._host.admission.why_not(self.job, now):
+                self._start_out_of_turn(self.job)
 
     def retry_start(self) -> None:
         """Keep the resources for the taker only until its other ones should have become free."""
@@ -459,6 +461,8 @@ class Loans(Part):
             return False  # it would exclude others from ranks that they may share with the promised job
         if not terms.rank < other.terms.rank or self._host.pending(taker) is None:
             return False
+        if not self._host.admission.fit_together(job, other.job):
+            return False  # it leaves the promised job its share of limits
         # After a reload the requests of borrowers are unknown.
         return lent is None or (
             lent.state == LENT and None not in [one.request for one in lent.victims.values()]
