@@ -68,8 +68,9 @@ class Small(BrokerModule):
         super().run()
 
     def hello(self):
-        partly = {"partial-ok": True}
-        asked = self.handle.rpc("job-manager.sched-hello", partly, flags=FLUX_RPC_STREAMING)
+        asked = self.handle.rpc(
+            "job-manager.sched-hello", {"partial-ok": True}, flags=FLUX_RPC_STREAMING
+        )
         while True:
             try:
                 job = asked.get()

@@ -10,6 +10,7 @@ import random
 from math import inf
 from typing import NamedTuple
 
+from definition_loans import Lending, Loans
 from definition_preemption import AFTER, GRACE, WAIT, Evictions, note_searches
 from definition_use import CONFIG as CONFIG_OF_USE
 from definition_use import DAY_S, TO_MIDNIGHT, UseOverTime
@@ -22,7 +23,7 @@ from flux.resource.pool.masks import members, popcount, take
 from flux.resource.request import Claimant
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
-from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job, State
+from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job
 from flux.scheduler.history import expected_run
 from flux.scheduler.policies.backfilling import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
@@ -88,6 +89,10 @@ for feature, grace in (("preemption", 0.0), ("grace", GRACE)):
     }
 
 
+INTO = {**standby, "wait": "30d", "into-promises": True}
+CONFIG["into"] = {**CONFIG["grace"], "preemption": {"standby": INTO}}
+
+
 class Case(NamedTuple):
     """A kind of site: a policy, whether jobs request whole nodes (else parts), further features."""
 
@@ -151,7 +156,7 @@ def draw(rnd, case, at, to_limits):
         keys.update({"max-wait": rnd.choice([100, 200, 400]), "early": True})
     if "deadline" in has and keys["duration"] and rnd.random() < 0.5:
         keys["deadline"] = begin_of(case) + at + limit + rnd.uniform(0, 300)
-    if has & {"preemption", "grace"}:
+    if has & {"preemption", "grace", "into"}:
         keys["queue"] = rnd.choice(["batch", "standby"])
     most = 8
     if "constraints" in has and (case.whole or rnd.random() < 0.7):
@@ -396,7 +401,7 @@ def windows_of(changes):
     return [one for one in changes if one.kind == "window"]
 
 
-class Player(Evictions, UseOverTime):
+class Player(Evictions, Loans, UseOverTime):
     """Plays a history by the definition.
 
     Args:
@@ -431,7 +436,8 @@ class Player(Evictions, UseOverTime):
         options = POLICIES[case.policy][2]
         (units,) = self.pool.inventory.kinds
         has = self.has = self.pool.inventory.counts_of(units)
-        self.state = State(dict.fromkeys(range(NODES), has), **options)
+        self.state = Lending(dict.fromkeys(range(NODES), has), **options)
+        self.begin_loans()
         windows = windows_of(changes)
         if case.whole and not windows:
             self.state.lines = True
@@ -642,6 +648,7 @@ class Player(Evictions, UseOverTime):
             times += [self.due[job.id] for job in state.pending if job.id in self.due]
             times += [one.time for one in self.searches[:1]]
             times += [one.deadline for one in self.evictions if not one.is_over]
+            times += self.loan_times()
             times += [self.sort_at, self.period_at if state.running or coming else inf]
             self.now = state.now = min([*times, *wakes])
             is_woken = self.now in wakes
@@ -653,12 +660,17 @@ class Player(Evictions, UseOverTime):
             have_ended = False
             for job in [job for job, end in ends.items() if end <= self.now]:
                 del ends[job]
-                self.note_end(job, state.running.pop(job))
+                use = state.running.pop(job)
+                self.note_end(job, use)
+                self.borrower_ended(job, use)
                 self.pool.free(job.id) if state.choose else None
                 is_woken = have_ended = True
             if have_ended and self.evictions:
                 self.ask_refused(have_moved=False)  # before their jobs start
             is_woken |= self.go_on(have_ended)
+            if have_ended:
+                self.start_takers()
+            self.go_on_with_loans()
             while self.searches and self.searches[0].time <= self.now:
                 is_woken |= self.search(self.searches.pop(0))
             before = len(state.pending)
@@ -681,9 +693,10 @@ class Player(Evictions, UseOverTime):
                 continue  # a change that concerns no job
             started = state.decide(self.now)
             closing = {window.end for window in state.windows if window.start <= self.now}
-            for job in started:
+            for job in [job for job in started if job.id > 0]:
                 self.starts[job.id] = self.now
                 end, latest = state.running[job].end, self.now + job.limit
+                end = job.until if self.loan_of(job) else end
                 if end > latest - LATE_START_S and end not in closing:  # it ends with its window
                     end = latest
                 ends[job] = self.jobs[job.id].end(self.now, end)
@@ -740,6 +753,7 @@ class Player(Evictions, UseOverTime):
                 is_later, state.freed = end > use.end, True
                 use.end = job.until = end
                 self.ends[job] = max(self.now, self.jobs[job.id].end(start, end))
+                self.borrower_extended(job)
                 if is_all and is_later:
                     state.put_back(state.promises)
 
@@ -836,6 +850,7 @@ class Player(Evictions, UseOverTime):
             times += [time + 2 * LATE_START_S for time in times if time <= self.now]
         elif self.case.policy in ("rank", "candidates") or (
             state.lines
+            and "into" not in self.case.features
             and not any(use.start == -inf for use in state.promises.values())
             and state.running
         ):

@@ -110,7 +110,7 @@ FEATURES = (
     "limits", "licenses", "planned", "sharing", "racks", "max-wait", "gpus", "memory", "constraints", "priorities",
     "no-limit", "reservation", "order", "urgency", "holds", "updates", "late", "down", "preferred", "windows",
     "repeats", "booked", "preemption", "grace", "budgets", "fairshare",
-    "deadline", "early", "mixed", "gpu-cores",
+    "deadline", "early", "mixed", "gpu-cores", "into",
 )  # fmt: skip
 
 
@@ -136,7 +136,9 @@ def is_compared(case):
         return False  # a job takes precedence unless a rule has deferred it, once it was examined
     if "mixed" in has and has & {"preemption", "grace"}:
         return False  # a place among victims may be any
-    one_table = {"licenses", "planned"}, {"preemption", "grace"}, {"sharing", "mixed"}
+    if len(has & {"preemption", "grace", "into"}) > 1:
+        return False  # one table
+    one_table = {"licenses", "planned"}, {"sharing", "mixed"}
     return not any(has >= one for one in (*one_table, {"max-wait", "early"}))
 
 
@@ -144,6 +146,7 @@ def cases():
     """Cases and their seeds: every feature with every policy, and every pair of features with one of
     them, in one history each. FLUX_TEST_LONG=1 has all policies, nodes and parts, and 40 seeds."""
     sets = [(), *[(one,) for one in FEATURES], *combinations(FEATURES, 2)]
+    sets.sort(key=lambda one: "into" in one)  # the others are those of before
     for number, features in enumerate(sets):
         for turn, policy in enumerate(POLICIES):
             if not LONG and len(features) == 2 and turn != number % len(POLICIES):
