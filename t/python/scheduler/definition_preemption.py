@@ -258,6 +258,8 @@ class Evictions:
             if not was_pending:
                 state.pending.append(job)
             state.start(job)
+            if job not in state.running:
+                job.is_aside = job.is_refused = False  # its own place may be within limits
             if job not in state.running and not was_pending:
                 state.pending.remove(job)
         if job not in state.running:

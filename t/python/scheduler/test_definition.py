@@ -318,6 +318,10 @@ fifo parts grace limits urgency: 6413
 depth nodes tree early: 6
 unlimited parts early: 1
 easy parts mixed limits: 997529
+easy parts tree limits grace: 997911
+all parts tree limits gpus grace: 997951
+depth parts into holds max-wait: 55016
+depth nodes into planned updates: 58046
 """
 
 

@@ -644,7 +644,7 @@ class BackfillInOrder(Backfilling):
         promises, backlog, admission = self.promises, self.backlog, self.policy.admission
         if promises.open_ids or len(promises.jobs) < MIN_IN_A_ROW or backlog.has_readmitted:
             return
-        if admission.engaged and (admission.pins is not None or admission.assured):
+        if admission.pins is not None or (admission.assured and admission.watched):
             return  # each is checked at its turn
         looked, moved, first = promises.advance_following(job, backlog.first_behind(job))
         # A promise bound to ranks costs a look even if it stays.

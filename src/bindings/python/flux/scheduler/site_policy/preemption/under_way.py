@@ -329,7 +329,7 @@ class Preemption(Part):
         except InfeasibleRequest as exc:
             host.refuse(job, exc)
         except JobDeferred as why:
-            if why.rule is not rule:
+            if why.rule is not rule and (self.in_promise or self.state == ENDING):
                 self.give_up(str(why), "rule")
                 if self.in_promise:
                     host.defer(job, why)  # its promise was lost in the trial
