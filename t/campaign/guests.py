@@ -96,6 +96,11 @@ def texts(count, make):
     return ",".join(map(make, range(count)))
 
 
+def in_list(operator, count, make):
+    """A query with a constraint of so many values."""
+    return in_jobspec(json.dumps({operator: list(map(make, range(count)))}))
+
+
 #: Shape -> function of a size in bytes, giving the text of a payload of about that size.
 SHAPES = {
     "long": lambda size, chance: in_jobspec(json.dumps({"properties": ["x" * size]})),
@@ -103,13 +108,11 @@ SHAPES = {
     "arrays": lambda size, chance: "[" * size,
     "wide": lambda size, chance: in_jobspec("{" + texts(size // 10, lambda n: f'"k{n}": 1') + "}"),
     "list": lambda size, chance: in_jobspec('{"ranks": [' + ",".join("0" * (size // 2)) + "]}"),
-    "properties": lambda size, chance: in_jobspec(
-        json.dumps({"properties": [f"^{chance.random()}" for _ in range(size // 22)]})
+    "properties": lambda size, chance: in_list(
+        "properties", size // 22, lambda n: f"^{chance.random()}"
     ),
-    "hosts": lambda size, chance: in_jobspec(
-        json.dumps(
-            {"hostlist": [f"d{n}[0-{chance.choice((20000, 1048574))}]" for n in range(size // 20)]}
-        )
+    "hosts": lambda size, chance: in_list(
+        "hostlist", size // 20, lambda n: f"d{n}[0-{chance.choice((20000, 1048574))}]"
     ),
     "number": lambda size, chance: in_jobspec("9" * size),
     "floats": lambda size, chance: in_jobspec(f'{{"or": [NaN, Infinity, 1e999, {1 << 200}]}}'),
@@ -191,15 +194,14 @@ def attack(seed, seconds, canaries, licence, to):
             return
         print(json.dumps({"begins": [topic, shape, size]}), flush=True)
         if shape in MASSES:
-            clients, each = {
-                "flood": ([h], FLOOD),
-                "disconnect": ([flux.Flux()], 500),
-                "crowd": ([one_of_crowd(number) for number in range(CROWD)], OF_EACH),
+            make, each = {
+                "flood": (lambda: [h], FLOOD),
+                "disconnect": (lambda: [flux.Flux()], 500),
+                "crowd": (lambda: list(map(one_of_crowd, range(CROWD))), OF_EACH),
             }[shape]
-            payload = json.dumps(plain(topic, licence))
-            open_ = [
-                (one, [send(one, to or topic, payload) for _ in range(each)]) for one in clients
-            ]
+            clients, payload = make(), json.dumps(plain(topic, licence))
+            ask = lambda one: [send(one, to or topic, payload) for _ in range(each)]
+            open_ = [(one, ask(one)) for one in clients]
         else:
             open_ = [(h, [send(h, to or topic, SHAPES[shape](size, chance))])]
         results = collections.Counter()
@@ -250,6 +252,14 @@ def process_of(broker, module):
     return broker
 
 
+def job_of(duration, run):
+    """A jobspec of a mock job of the owner."""
+    spec = JobspecV1.from_command(["true"])
+    spec.duration = duration
+    spec.setattr("system.exec.test.run_duration", run)
+    return spec
+
+
 def module_of(h):
     for name in ("sched-backfill", "sched-fifo", "sched-simple"):
         try:
@@ -288,11 +298,9 @@ class Machine:
         self.canaries = [one for one in self.canaries if len(one) > 6]
 
     def _submit(self, bank, licences):
-        spec = JobspecV1.from_command(["true"])
-        spec.duration = 3600
+        spec = job_of(3600, "3600s")
         spec.setattr("system.bank", bank)
         spec.setattr("system.licenses", {self.licence: licences})
-        spec.setattr("system.exec.test.run_duration", "3600s")
         return int(flux.job.submit(self._h, spec))
 
     def close(self):
@@ -318,9 +326,7 @@ class Starts(threading.Thread):
 
     def run(self):
         h = flux.Flux()
-        spec = JobspecV1.from_command(["true"])
-        spec.duration = 600
-        spec.setattr("system.exec.test.run_duration", "0.001s")
+        spec = job_of(600, "0.001s")
         while not self._ends.wait(PING_S):
             id = flux.job.submit(h, spec, urgency=31)
             times = {event.name: event.timestamp for event in flux.job.event_watch(h, id)}
@@ -343,14 +349,11 @@ def soak(seed, seconds):
     KVS of a real Flux slows down as it grows."""
     h = flux.Flux()
     machine = Machine(h)
-    spec = JobspecV1.from_command(["true"])
-    spec.duration = 60
-    spec.setattr("system.exec.test.run_duration", "1s")
+    spec = job_of(60, "1s")
 
     def submit(count):
-        for one in [
-            flux.job.submit_async(h, spec, urgency=31, waitable=True) for _ in range(count)
-        ]:
+        more = {"urgency": 31, "waitable": True}
+        for one in [flux.job.submit_async(h, spec, **more) for _ in range(count)]:
             one.get()
 
     submit(SOAK_JOBS)
@@ -389,13 +392,9 @@ def start_guest(machine, seed, seconds, userid=None, to=None):
     call += [f"--seconds={seconds}", f"--seed={seed}"]
     call += [f"--userid={userid}"] if userid else []
     call += [f"--to={to}"] if to else []
-    guest = subprocess.Popen(
-        ["nice", "-n19", *call],
-        env=os.environ if userid else {**os.environ, **GUEST},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    env = os.environ if userid else {**os.environ, **GUEST}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    guest = subprocess.Popen(["nice", "-n19", *call], env=env, **pipes)
     guest.stdin.write(json.dumps([machine.canaries, machine.licence]))
     guest.stdin.close()
     return guest
@@ -437,10 +436,8 @@ def run(seed, seconds, userid, busy_machine):
     end = began + seconds + ANSWER_SECONDS
     with start_guest(machine, seed, seconds, userid) as guest:
         said = collections.deque()
-        reader = threading.Thread(
-            target=lambda: said.extend((time.monotonic(), line) for line in guest.stdout),
-            daemon=True,
-        )
+        read = lambda: said.extend((time.monotonic(), line) for line in guest.stdout)
+        reader = threading.Thread(target=read, daemon=True)
         reader.start()
         while reader.is_alive() or said:
             try:
@@ -493,22 +490,22 @@ def run(seed, seconds, userid, busy_machine):
     machine.close()
     kept = min(kept) - (before or min(kept))
     wrong += [f"{kept} bytes are kept"] if kept > MAX_KEPT else []
-    wrong += [f"{topic}: {one}" for topic, one in leaks.items()] + (
-        [f"the guest ended with {failed}"] if failed else []
-    )
+    wrong += [f"{topic}: {one}" for topic, one in leaks.items()]
+    wrong += [f"the guest ended with {failed}"] if failed else []
     found = {"module": module, **longest, "of_flux": of_flux, "kept": kept, "leaks": len(leaks)}
     return {**found, "shapes": shapes}, wrong
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--busy", action="store_true", help="bound processor time, not waits")
-    parser.add_argument("--userid", type=int, help="the guest is this user of the host")
-    parser.add_argument("--to", help=argparse.SUPPRESS)
-    parser.add_argument("--soak", action="store_true", help="jobs run, with and without guests")
-    parser.add_argument("--attack", action="store_true", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("--seed", type=int, default=0)
+    add("--seconds", type=float, default=20.0)
+    add("--busy", action="store_true", help="bound processor time, not waits")
+    add("--userid", type=int, help="the guest is this user of the host")
+    add("--to", help=argparse.SUPPRESS)
+    add("--soak", action="store_true", help="jobs run, with and without guests")
+    add("--attack", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.attack:
         if options.userid:

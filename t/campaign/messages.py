@@ -121,11 +121,8 @@ class Campaign:
             payload = payloads.bend(chance, payload)
         if topic == "sched.free" and chance.random() < 0.5:
             # A job's actual resources.
-            held = [
-                answer
-                for full, errnum, answer in self.rig.received
-                if full == "sched.alloc" and not errnum and answer["type"] == 0
-            ]
+            allocs = [one for _, errnum, one in self._answers("sched.alloc", 0) if not errnum]
+            held = [answer for answer in allocs if answer["type"] == 0]
             if held:
                 answer = chance.choice(held)
                 payload = {"id": answer["id"], "R": answer["R"], "final": chance.random() < 0.8}
@@ -183,9 +180,8 @@ class Campaign:
         """The state that no query and no guest may change: allocations, pending jobs,
         reservations."""
         sched = self.rig.sched
-        held = {
-            jobid: sched.resources.held_ranks(jobid) for jobid, _ in sched.resources.job_end_times()
-        }
+        pool = sched.resources
+        held = {jobid: pool.held_ranks(jobid) for jobid, _ in pool.job_end_times()}
         waiting = [(job.jobid, job.priority) for job in sched._queue]
         listed = self.rig.ask("sched.reservations")[1]
         names = [(one["name"], str(one.get("users"))) for one in listed.get("reservations", ())]

@@ -19,22 +19,20 @@ ODD = (
 BROKEN = ("", "{", "[]", "null", '"text"', "\udcff", '{"id": 1', '{"id": 1}}', "[" * 5000, "NaN")
 
 CONSTRAINTS = (
-    {"properties": ["a"]},
-    {"properties": ["^a"]},
-    {"ranks": ["0-1"]},
-    {"hostlist": ["n[0-2]"]},
-    {"not": [{"ranks": ["1"]}]},
+    {"properties": ["a"]}, {"properties": ["^a"]}, {"ranks": ["0-1"]}, {"hostlist": ["n[0-2]"]}, {"not": [{"ranks": ["1"]}]},
     {"or": [{"properties": ["a"]}, {"ranks": ["3"]}]},
-)
+)  # fmt: skip
+#: Counts (RFC 14: a number, a text or a range).
+COUNTS = (1, 1, 1, 2, 3, 9, "2", "1-4", "2+", {"min": 1, "max": 4, "operator": "+", "operand": 1})
 
 
 def jobspec(chance):
     """A random jobspec (RFC 14, 25)."""
     made = testing.jobspec(
-        count(chance),
-        count(chance),
+        chance.choice(COUNTS),
+        chance.choice(COUNTS),
         chance.choice((0, 0, 0, 0, 1)),
-        nodes=count(chance) if chance.random() < 0.5 else None,
+        nodes=chance.choice(COUNTS) if chance.random() < 0.5 else None,
         exclusive=chance.random() < 0.3,
         duration=chance.choice((0, 0, 1, 10, 100.5, 3600)),
         constraints=chance.choice(CONSTRAINTS) if chance.random() < 0.3 else None,
@@ -46,21 +44,12 @@ def jobspec(chance):
     return made
 
 
-def count(chance):
-    """A count (RFC 14: a number, a text or a range)."""
-    return chance.choice(
-        (1, 1, 1, 2, 3, 9, "2", "1-4", "2+", {"min": 1, "max": 4, "operator": "+", "operand": 1})
-    )
-
-
 def R(chance):
     """A possible R of a job (RFC 20)."""
-    return testing.make_R(
-        chance.choice(("0", "1", "0-1", "0-3", "7")),
-        chance.choice(("0", "0-1", "0-3", "9")),
-        hosts="n[0-3]",
-        expiration=chance.choice((0.0, 100.0, 1e12)),
-    )
+    ranks = chance.choice(("0", "1", "0-1", "0-3", "7"))
+    cores = chance.choice(("0", "0-1", "0-3", "9"))
+    end = chance.choice((0.0, 100.0, 1e12))
+    return testing.make_R(ranks, cores, hosts="n[0-3]", expiration=end)
 
 
 def reservation(chance):
@@ -151,9 +140,8 @@ def bend(chance, value, depth=0):
         if action < 0.2:
             del value[key]
         elif action < 0.35:
-            value[chance.choice(("with", "count", "id", "extra", "", "\udc80", "version"))] = (
-                chance.choice(ODD)
-            )
+            odd = chance.choice(ODD)
+            value[chance.choice(("with", "count", "id", "extra", "", "\udc80", "version"))] = odd
         else:
             value[key] = bend(chance, value[key], depth + 1)
         return value

@@ -11,6 +11,8 @@ import time
 from rig import ANNOTATE, CANCEL, DENY, Failure, NotOffered, check, held, make_R, part_of
 from rig import jobspec as make_jobspec
 
+from flux.hostlist import Hostlist
+
 #: name -> Case, in the order of the table
 CASES = {}
 
@@ -38,6 +40,10 @@ def case(rfc):
         return function
 
     return add
+
+
+def on_ranks(R, ranks, why):
+    check({rank for rank, _ in held(R)} == ranks, why, R)
 
 
 # -- the start ---------------------------------------------------------------------------------------
@@ -114,8 +120,6 @@ def R_is_legal(rig):
     check(R.get("version") == 1 and len(held(R)) == 12, "R of 3 nodes with 4 cores", R)
     keys = {"R_lite", "starttime", "expiration", "nodelist"}
     check(keys <= set(R["execution"]), f"R without all of {sorted(keys)}", R)
-    from flux.hostlist import Hostlist
-
     hosts = list(Hostlist(",".join(R["execution"]["nodelist"])))
     ranks = sorted({rank for rank, _ in held(R)})
     check(hosts == [f"n{rank}" for rank in ranks], f"hosts of ranks {ranks}", R)
@@ -128,11 +132,8 @@ def R_has_the_duration(rig):
     rig.alloc(1, duration=600.0)
     execution = rig.success(1)["execution"]
     check(abs(execution["starttime"] - time.time()) < 60, "starttime is not now", execution)
-    check(
-        abs(execution["expiration"] - execution["starttime"] - 600) <= 1,
-        "a duration of 600 s",
-        execution,
-    )
+    seconds = execution["expiration"] - execution["starttime"]
+    check(abs(seconds - 600) <= 1, "a duration of 600 s", execution)
 
 
 @case("RFC 20, 28")
@@ -161,16 +162,16 @@ def local_properties(rig):
 def gpus(rig):
     """GPUs that were asked for are in R, and are given once"""
     rig.load()
-    for jobid in range(1, 6):
+    jobs = range(1, 6)
+    for jobid in jobs:
         rig.alloc(jobid, gpus=1)
-    rig.until(lambda: sum(len(rig.finals(one)) for one in range(1, 6)) >= 4)
+    rig.until(lambda: sum(len(rig.finals(one)) for one in jobs) >= 4)
     rig.settle()
-    given = [
-        one for jobid in range(1, 6) if rig.finals(jobid) for one in held(rig.success(jobid), "gpu")
-    ]
-    check(
-        len(given) == len(set(given)) == 4, f"5 jobs asked for one of 4 GPUs each; given: {given}"
-    )
+    given = []
+    for jobid in filter(rig.finals, jobs):
+        given += held(rig.success(jobid), "gpu")
+    text = f"5 jobs asked for one of 4 GPUs each; given: {given}"
+    check(len(given) == len(set(given)) == 4, text)
 
 
 @case("RFC 27")
@@ -198,8 +199,7 @@ def constraint(rig):
     rig.R = make_R(range(4), properties={"fast": "2"})
     rig.load()
     rig.alloc(1, slots=2, constraint={"properties": ["fast"]})
-    R = rig.success(1)
-    check({rank for rank, _ in held(R)} == {2}, "only rank 2 is fast", R)
+    on_ranks(rig.success(1), {2}, "only rank 2 is fast")
 
 
 # -- a denial ----------------------------------------------------------------------------------------
@@ -270,8 +270,7 @@ def partial_free(rig):
     R = load_full(rig)
     rig.free(100, part_of(R, {0}), final=False)
     rig.alloc(1, nodes=1, cores=4)
-    got = rig.success(1, "rank 0 was freed")
-    check({rank for rank, _ in held(got)} == {0}, "only rank 0 is free", got)
+    on_ranks(rig.success(1, "rank 0 was freed"), {0}, "only rank 0 is free")
     rig.alloc(2, nodes=1, cores=4)
     rig.waits(2, "ranks 1-3 are held by job 100")
     rig.free(100, part_of(R, {1, 2, 3}))
@@ -372,16 +371,21 @@ def cancel_in_flight(rig):
     rig.success(9, "all jobs before it were cancelled, or freed what they had")
 
 
-@case("RFC 27")
-def prioritize(rig):
-    """sched.prioritize: a job that was raised starts before the others"""
+def load_full_and_raise(rig, *priorities):
+    """Of jobs that want all cores, one has priority 20, two 10; then others, and all cores come free."""
     R = load_full(rig)
     rig.alloc(1, priority=20, nodes=4, cores=4)
     rig.alloc(2, priority=10, nodes=4, cores=4)
     rig.waits(2, "all cores are held")
-    rig.prioritize((2, 30))
+    rig.prioritize(*priorities)
     rig.settle()
     rig.free(100, R)
+
+
+@case("RFC 27")
+def prioritize(rig):
+    """sched.prioritize: a job that was raised starts before the others"""
+    load_full_and_raise(rig, (2, 30))
     rig.success(2, "its priority was raised from 10 to 30, above the 20 of job 1")
     rig.waits(1, "job 2 holds all cores")
 
@@ -389,27 +393,31 @@ def prioritize(rig):
 @case("RFC 27")
 def prioritize_of_an_unknown_job(rig):
     """sched.prioritize: a job without a request is passed over, the others are not"""
-    R = load_full(rig)
-    rig.alloc(1, priority=20, nodes=4, cores=4)
-    rig.alloc(2, priority=10, nodes=4, cores=4)
-    rig.waits(2, "all cores are held")
-    rig.prioritize((77, 5), (2, 30))
-    rig.settle()
-    rig.free(100, R)
+    load_full_and_raise(rig, (77, 5), (2, 30))
     rig.success(2, "its priority was raised above that of job 1")
 
 
 # -- jobs that run already ---------------------------------------------------------------------------
 
 
+def R_found(ranks=(0, 1, 2, 3), **more):
+    """R of a job that has hours left."""
+    return make_R(ranks, start=1.0, end=time.time() + 9999, **more)
+
+
 def job_found(R, jobid=50, **keys):
     return {"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.5, "R": R, **keys}
+
+
+def needs_partial_ok(rig):
+    if not rig.hello.get("partial-ok"):
+        raise NotOffered("hello without partial-ok: the job manager ends housekeeping first")
 
 
 @case("RFC 27")
 def hello_with_a_running_job(rig):
     """resources of a job found running are not allocated until they are freed"""
-    R = make_R([0, 1, 2, 3], start=1.0, end=time.time() + 9999)
+    R = R_found()
     rig.running = [job_found(R)]
     rig.load()
     check(not rig.raised, "an exception on a job with a good R", *rig.raised)
@@ -422,14 +430,12 @@ def hello_with_a_running_job(rig):
 @case("RFC 27")
 def hello_with_a_part_freed(rig):
     """ranks that a job found running has freed already (housekeeping) are given out, the others when they come"""
-    R = make_R([0, 1, 2, 3], start=1.0, end=time.time() + 9999)
+    R = R_found()
     rig.running = [job_found(R, free="0")]
     rig.load()
-    if not rig.hello.get("partial-ok"):
-        raise NotOffered("hello without partial-ok: the job manager ends housekeeping first")
+    needs_partial_ok(rig)
     rig.alloc(1, nodes=1, cores=4)
-    got = rig.success(1, "hello says that rank 0 of job 50 is free")
-    check({rank for rank, _ in held(got)} == {0}, "only rank 0 is free", got)
+    on_ranks(rig.success(1, "hello says that rank 0 of job 50 is free"), {0}, "only rank 0 is free")
     rig.alloc(2, nodes=1, cores=4)
     rig.waits(2, "ranks 1-3 are held by job 50")
     rig.free(50, part_of(R, {1, 2}), final=False)
@@ -447,20 +453,17 @@ def hello_with_a_straggler(rig):
     housekeeping, a queue pdat over ranks 1-2 is configured, the scheduler is loaded anew.
     """
     before = {"pall": "0-3", "pbatch": "0-3"}
-    end = time.time() + 9999
-    R = make_R([0, 1, 2, 3], start=1.0, end=end, properties=before)
+    R = R_found(properties=before)
     rig.R = make_R([0, 1, 2, 3], properties={**before, "pdat": "1-2"})
     rig.running = [job_found(R, free="0,2-3")]
     rig.load()
-    if not rig.hello.get("partial-ok"):
-        raise NotOffered("hello without partial-ok: the job manager ends housekeeping first")
+    needs_partial_ok(rig)
     rig.alloc(1, nodes=4, cores=4, constraint={"properties": ["pbatch"]})
     rig.waits(1, "rank 1 is held by job 50")
     rig.cancel(1)
     rig.final(1, CANCEL, "it was canceled")
     rig.alloc(2, nodes=1, cores=4, constraint={"properties": ["pdat"]})
-    got = rig.success(2, "rank 2 is free")
-    check({rank for rank, _ in held(got)} == {2}, "of pdat only rank 2 is free", got)
+    on_ranks(rig.success(2, "rank 2 is free"), {2}, "of pdat only rank 2 is free")
     rig.alloc(3, nodes=1, cores=4, constraint={"properties": ["pdat"]})
     rig.waits(3, "rank 1 is held by job 50, rank 2 by job 2")
     rig.free(50, part_of(R, {1}))
@@ -470,20 +473,14 @@ def hello_with_a_straggler(rig):
 @case("RFC 27")
 def hello_with_a_lost_rank(rig):
     """a job found running on a rank that is gone gets an exception, and the others are taken over"""
-    end = time.time() + 9999
-    rig.running = [
-        job_found(make_R([9], start=1.0, end=end), 50),
-        job_found(make_R([0, 1, 2], start=1.0, end=end), 51),
-    ]
+    rig.running = [job_found(R_found([9]), 50), job_found(R_found([0, 1, 2]), 51)]
     rig.load()
     rig.until(lambda: rig.raised)
-    check(
-        rig.raised and rig.raised[0]["id"] == 50, "job 50 has a rank that is not there", *rig.raised
-    )
+    first = rig.raised and rig.raised[0]["id"]
+    check(first == 50, "job 50 has a rank that is not there", *rig.raised)
     check(rig.raised[0].get("severity") == 0, "an exception that does not end the job", *rig.raised)
     rig.alloc(1, nodes=1, cores=4)
-    got = rig.success(1, "rank 3 is free")
-    check({rank for rank, _ in held(got)} == {3}, "job 51 holds ranks 0-2", got)
+    on_ranks(rig.success(1, "rank 3 is free"), {3}, "job 51 holds ranks 0-2")
 
 
 # -- resources that change ---------------------------------------------------------------------------
@@ -507,8 +504,7 @@ def down_later(rig):
     rig.update(down="0-2")
     rig.settle()
     rig.alloc(1)
-    got = rig.success(1, "rank 3 is up")
-    check({rank for rank, _ in held(got)} == {3}, "ranks 0-2 are down", got)
+    on_ranks(rig.success(1, "rank 3 is up"), {3}, "ranks 0-2 are down")
     rig.alloc(2, nodes=2)
     rig.waits(2, "one rank is up")
     rig.update(up="1")
@@ -527,8 +523,7 @@ def down_while_allocated(rig):
     rig.alloc(1)
     rig.waits(1, "all ranks are down")
     rig.update(up="2")
-    got = rig.success(1, "rank 2 has come up")
-    check({rank for rank, _ in held(got)} == {2}, "only rank 2 is up", got)
+    on_ranks(rig.success(1, "rank 2 has come up"), {2}, "only rank 2 is up")
 
 
 @case("RFC 28")
@@ -553,8 +548,7 @@ def property_added(rig):
     rig.alloc(1, nodes=1, cores=4, constraint={"properties": ["fast"]})
     rig.waits(1, "the only fast rank is held")
     rig.update(property_add={"fast": "2"})
-    got = rig.success(1, "rank 2 has become fast")
-    check({rank for rank, _ in held(got)} == {2}, "only rank 2 is fast and free", got)
+    on_ranks(rig.success(1, "rank 2 has become fast"), {2}, "only rank 2 is fast and free")
 
 
 @case("RFC 28")
@@ -580,15 +574,20 @@ def expiration(rig):
     check(errnum in (0, errno.ENOSYS), f"refused with errno {errnum}: {text}")
 
 
+def ask_feasibility(rig, **shape):
+    found = rig.ask("feasibility.check", {"jobspec": make_jobspec(**shape)})
+    if found[0] == errno.ENOSYS:
+        raise NotOffered("no service feasibility")
+    return found
+
+
 @case("RFC 27")
 def feasibility(rig):
     """feasibility.check: no error for a job that could run on the empty machine, even if ranks are down"""
     load_full(rig)
     rig.update(down="1")
     rig.settle()
-    errnum, text = rig.ask("feasibility.check", {"jobspec": make_jobspec(nodes=4, cores=4)})
-    if errnum == errno.ENOSYS:
-        raise NotOffered("no service feasibility")
+    errnum, text = ask_feasibility(rig, nodes=4, cores=4)
     check(not errnum, f"4 nodes of 4: errno {errnum}: {text}")
 
 
@@ -596,9 +595,7 @@ def feasibility(rig):
 def feasibility_denied(rig):
     """feasibility.check: an error with a text for a job that can never run"""
     rig.load()
-    errnum, text = rig.ask("feasibility.check", {"jobspec": make_jobspec(nodes=5)})
-    if errnum == errno.ENOSYS:
-        raise NotOffered("no service feasibility")
+    errnum, text = ask_feasibility(rig, nodes=5)
     check(errnum, "5 nodes of 4: no error", text)
     check(text, f"5 nodes of 4: errno {errnum} without a text")
 

@@ -68,9 +68,8 @@ class Small(BrokerModule):
         super().run()
 
     def hello(self):
-        asked = self.handle.rpc(
-            "job-manager.sched-hello", {"partial-ok": True}, flags=FLUX_RPC_STREAMING
-        )
+        partly = {"partial-ok": True}
+        asked = self.handle.rpc("job-manager.sched-hello", partly, flags=FLUX_RPC_STREAMING)
         while True:
             try:
                 job = asked.get()

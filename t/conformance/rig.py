@@ -29,6 +29,8 @@ PATIENCE = float(os.environ.get("CONFORMANCE_PATIENCE", 10))
 SILENCE = float(os.environ.get("CONFORMANCE_SILENCE", 0.25))
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)
 FINAL = (SUCCESS, DENY, CANCEL)
+#: Those that the rig plays.
+SERVICES = ("job-manager", "resource", "job-info")
 #: The command of the instance: ``flux python`` of a real Flux puts directories with others of that name first.
 FLUX = os.environ.get("CONFORMANCE_FLUX", "flux")
 
@@ -67,12 +69,11 @@ def make_R(ranks, cores="0-3", gpus=None, start=0.0, end=0.0, properties=None):
 
 def held(R, kind="core"):
     """Return the units in an R as a set of (rank, id)."""
-    return {
-        (rank, one)
-        for entry in R["execution"]["R_lite"]
-        for rank in IDset(entry["rank"])
-        for one in IDset(entry["children"].get(kind, ""))
-    }
+    found = set()
+    for entry in R["execution"]["R_lite"]:
+        units = IDset(entry["children"].get(kind, ""))
+        found |= {(rank, one) for rank in IDset(entry["rank"]) for one in units}
+    return found
 
 
 def part_of(R, ranks):
@@ -150,7 +151,7 @@ class Rig:
         self._watchers = []
 
     def __enter__(self):
-        for service in ("job-manager", "resource", "job-info"):
+        for service in SERVICES:
             self.h.service_register(service).get()
             watcher = self.h.msg_watcher_create(self._serve, FLUX_MSGTYPE_REQUEST, f"{service}.*")
             watcher.start()
@@ -162,7 +163,7 @@ class Rig:
             self.unload()
         for watcher in self._watchers:
             watcher.stop()
-        for service in ("job-manager", "resource", "job-info"):
+        for service in SERVICES:
             self.h.rpc("service.remove", {"service": service}).get()
 
     # -- the peers ---------------------------------------------------------------------------------
@@ -210,15 +211,10 @@ class Rig:
 
     def _job_info_lookup(self, msg, payload):
         for job in self.running:
-            if job["id"] == payload["id"]:
-                decode = payload.get("flags", 0) & 1
-                values = {"R": job["R"], "jobspec": jobspec()}
-                wanted = {key: values[key] for key in payload["keys"] if key in values}
-                if len(wanted) == len(payload["keys"]):
-                    return {
-                        "id": job["id"],
-                        **{k: v if decode else json.dumps(v) for k, v in wanted.items()},
-                    }
+            values = {"R": job["R"], "jobspec": jobspec()}
+            if job["id"] == payload["id"] and values.keys() >= set(payload["keys"]):
+                text = (lambda one: one) if payload.get("flags", 0) & 1 else json.dumps
+                return {"id": job["id"], **{key: text(values[key]) for key in payload["keys"]}}
         raise OSError(errno.ENOENT, "no such job or key")
 
     # -- the module --------------------------------------------------------------------------------
@@ -236,11 +232,8 @@ class Rig:
         self.until(lambda: self.ready is not None)
         output = self._end(process)
         self.loaded = self.is_there()
-        check(
-            self.ready is not None and self.loaded,
-            f"the module does not get ready: {output.strip()[-200:]}; it has asked for",
-            self.topics,
-        )
+        text = f"the module does not get ready: {output.strip()[-200:]}; it has asked for"
+        check(self.ready is not None and self.loaded, text, self.topics)
         self.settle()
 
     def load_in_vain(self):
@@ -259,13 +252,8 @@ class Rig:
         return self._start("load", self.module, *self.args)
 
     def _start(self, *words):
-        return subprocess.Popen(
-            [FLUX, "module", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen([FLUX, "module", *words], stdin=subprocess.DEVNULL, **pipes)
 
     def _end(self, process):
         if not self.until(lambda: process.poll() is not None):
@@ -279,12 +267,8 @@ class Rig:
 
     def is_gone(self):
         """Whether a module that has ended by itself has left the list, so that it can be loaded again."""
-        return (
-            self.name
-            not in subprocess.run(
-                [FLUX, "module", "list"], stdout=subprocess.PIPE, text=True
-            ).stdout.split()
-        )
+        listed = subprocess.run([FLUX, "module", "list"], stdout=subprocess.PIPE, text=True)
+        return self.name not in listed.stdout.split()
 
     def is_there(self):
         """Whether the service sched is held."""
@@ -300,10 +284,10 @@ class Rig:
     def store_R_of_running(self):
         """R and jobspec of the running jobs, where a scheduler may read them instead of asking job-info."""
         for job in self.running:
-            txn = KVSTxn(self.h)
-            txn.put(f"{JobID(job['id']).kvs}.R", json.dumps(job["R"]), raw=True)
-            txn.put(f"{JobID(job['id']).kvs}.eventlog", "", raw=True)
-            txn.put(f"{JobID(job['id']).kvs}.jobspec", json.dumps(jobspec()), raw=True)
+            txn = KVSTxn(self.h, JobID(job["id"]).kvs)
+            txn.put("R", json.dumps(job["R"]), raw=True)
+            txn.put("eventlog", "", raw=True)
+            txn.put("jobspec", json.dumps(jobspec()), raw=True)
             txn.commit()
 
     # -- time --------------------------------------------------------------------------------------
@@ -379,9 +363,8 @@ class Rig:
         self.h.rpc("sched.cancel", {"id": jobid}, flags=FLUX_RPC_NORESPONSE)
 
     def prioritize(self, *jobs):
-        self.h.rpc(
-            "sched.prioritize", {"jobs": [list(job) for job in jobs]}, flags=FLUX_RPC_NORESPONSE
-        )
+        payload = {"jobs": [list(job) for job in jobs]}
+        self.h.rpc("sched.prioritize", payload, flags=FLUX_RPC_NORESPONSE)
 
     def ask(self, topic, payload):
         """A request with one answer: returns (errnum, text or payload).

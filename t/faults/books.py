@@ -48,6 +48,11 @@ def resources_of(R, path="R"):
     return found
 
 
+def ranks_of(resources):
+    """The ranks of a set of (rank, type, id)."""
+    return {resource[0] for resource in resources}
+
+
 def memory_of(R):
     """{rank: GiB}: the memory of an allocation, if it is counted."""
     amounts = (R.get("scheduling") or {}).get("amounts", {}).get("memory", {})
@@ -84,24 +89,17 @@ class Books:
         if late:
             unknown -= self.left
         if unknown:
-            raise Violation(
-                f"job {jobid} was given what the instance does not have: {sorted(unknown)[:5]}"
-            )
-        for resource in sorted(wanted):
-            if resource in self.owner:
-                raise Violation(
-                    f"{resource} given to job {jobid} is held by job {self.owner[resource]}"
-                )
-        for resource in wanted:
-            self.owner[resource] = jobid
+            found = sorted(unknown)[:5]
+            raise Violation(f"job {jobid} was given what the instance does not have: {found}")
+        for resource in sorted(wanted & self.owner.keys()):
+            owner = self.owner[resource]
+            raise Violation(f"{resource} given to job {jobid} is held by job {owner}")
+        self.owner.update(dict.fromkeys(wanted, jobid))
         self.held[jobid] = wanted
         self.memory[jobid] = memory_of(R)
         for rank in self.memory[jobid]:
-            taken = sum(
-                self.memory[other].get(rank, 0)
-                for other, held in self.held.items()
-                if any(resource[0] == rank for resource in held)
-            )
+            there = [other for other, held in self.held.items() if rank in ranks_of(held)]
+            taken = sum(self.memory[other].get(rank, 0) for other in there)
             if taken > MEMORY:
                 raise Violation(f"job {jobid}: {taken} of {MEMORY} GiB of rank {rank} are taken")
 
@@ -117,7 +115,7 @@ class Books:
             raise Violation(f"job {jobid} holds nothing to free")
         if not back <= held:
             raise Violation(f"job {jobid} frees what it does not hold: {sorted(back - held)[:5]}")
-        ranks = {rank for rank, _, _ in back}
+        ranks = ranks_of(back)
         if {resource for resource in held if resource[0] in ranks} != back:
             raise Violation(f"job {jobid} frees a rank in part")
         for resource in back:
@@ -165,5 +163,4 @@ class Books:
         return capacity >= (shape["nodes"] or shape["slots"])
 
     def _whole_ranks(self):
-        touched = {resource[0] for resource in self.owner}
-        return {resource[0] for resource in self.inventory} - touched
+        return ranks_of(self.inventory) - ranks_of(self.owner)

@@ -10,8 +10,8 @@ import json
 import os
 from collections import deque
 
-from books import ids
-from history import CALM, NAMES, NODES, SHAPES, is_calm, jobspec_of_job
+from books import ids, ranks_of
+from history import CALM, NAMES, NODES, SHAPES, asks_for, is_calm, jobspec_of_job
 from site_rules import TABLES, SiteRules
 from watch import Watch
 
@@ -50,15 +50,11 @@ PREEMPTION = {
 
 def topology_R():
     """R of the same nodes with a topology; a rank that goes offline leaves it for good."""
+    last = NODES - 1
     topo = {"socket": [{"cores": "0-1", "gpus": "0"}, {"cores": "2-3", "gpus": "1"}]}
-    return make_R(
-        NODES,
-        4,
-        2,
-        hosts=f"node[0-{NODES - 1}]",
-        properties={"big": f"2-{NODES - 1}"},
-        scheduling={"writer": "TreePool", "children": [{"ranks": f"0-{NODES - 1}", "topo": topo}]},
-    )
+    tree = {"writer": "TreePool", "children": [{"ranks": f"0-{last}", "topo": topo}]}
+    properties = {"big": f"2-{last}"}
+    return make_R(NODES, 4, 2, hosts=f"node[0-{last}]", properties=properties, scheduling=tree)
 
 
 class Driver:
@@ -161,12 +157,9 @@ class Driver:
         # If jobs end by their limits and nothing disturbs the queue, promises must be kept.
         kept = self.scheduler == "sched-backfill" and "guarantee=none" not in self.args
         self.watch.bound = kept and is_calm(history)
-        self.watch.reserving = any(
-            step[0] == "reserve"
-            or (step[0] == "submit" and any("reservation" in job for job in step[1]))
-            for step in history
-        )
-        self.watch.policing = any(step[0] == "configure" for step in history)
+        names = {step[0] for step in history}
+        self.watch.reserving = "reserve" in names or asks_for(history, "reservation")
+        self.watch.policing = "configure" in names
         if self.watch.policing:
             self.watch.site_rules = SiteRules()
             self.watch.bound = False
@@ -176,10 +169,13 @@ class Driver:
             self._assert_rules()
         self._finish()
 
+    def _answer(self, topic, payload=None):
+        return self.h.rpc(topic, payload).get()
+
     def _rpc(self, topic, payload=None):
         """A request that may fail legitimately: users and administrators err, too."""
         try:
-            return self.h.rpc(topic, payload).get()
+            return self._answer(topic, payload)
         except OSError as exc:
             return {"error": exc}
 
@@ -202,10 +198,8 @@ class Driver:
         return self.submitted[number % len(self.submitted)] if self.submitted else 0
 
     def do_cancel(self, number):
-        self._rpc(
-            "job-manager.raise",
-            {"id": self._pick(number), "type": "cancel", "severity": 0, "note": ""},
-        )
+        ended = {"id": self._pick(number), "type": "cancel", "severity": 0, "note": ""}
+        self._rpc("job-manager.raise", ended)
 
     def do_urgency(self, number, urgency):
         self.watch.latest_before.pop(self._pick(number), None)  # it may be held and released
@@ -239,11 +233,8 @@ class Driver:
 
     def do_straggle(self, rank, seconds):
         """From now on housekeeping takes long on one rank; the others are freed earlier."""
-        table = {
-            "command": ["true"],
-            "release-after": "1s",
-            "mock-duration": {str(rank): f"{seconds}s"},
-        }
+        lasts = {str(rank): f"{seconds}s"}
+        table = {"command": ["true"], "release-after": "1s", "mock-duration": lasts}
         self.config = {**self.config, "job-manager": {"housekeeping": table}}
         self._configure({})
 
@@ -342,9 +333,8 @@ class Driver:
         self.watch.scheduler_gone()
         doomed = self.crash_in is not None
         try:
-            self.instance.load_module(
-                self.scheduler, *self.args, f"estimate-depth={self.estimates}"
-            )
+            depth = f"estimate-depth={self.estimates}"
+            self.instance.load_module(self.scheduler, *self.args, depth)
         except OSError as exc:
             if not doomed:
                 raise Violation(f"{self.scheduler} did not load: {exc}") from exc
@@ -365,21 +355,18 @@ class Driver:
         if self.violation is not None:
             raise self.violation
         if self._loaded() and self.crash_in is None:
-            stuck = self.watch.stuck()
-            if stuck is not None:
-                job = self.watch.jobs[stuck]
-                raise Violation(
-                    f"job {stuck} ({SHAPES[job['shape']]}) heads the queue, could start, and waits"
-                )
-            overdue = self.watch.overdue()
-            if overdue is not None:
-                raise Violation(f"job {overdue} waits on: {self.watch.jobs[overdue]}")
-            idle = self.watch.idle()
-            if idle is not None:
-                raise Violation(
-                    f"job {idle} ({self.watch.jobs[idle]}) could have started for an hour, and kept"
-                    " nobody from starting"
-                )
+            for look, text in (
+                (self.watch.stuck, "heads the queue, could start, and waits"),
+                (self.watch.overdue, "waits on after its maximum wait"),
+                (
+                    self.watch.idle,
+                    "could have started for an hour, and kept no other from starting",
+                ),
+            ):
+                found = look()
+                if found is not None:
+                    job = self.watch.jobs[found]
+                    raise Violation(f"job {found} {text}: {job}, {SHAPES[job['shape']]}")
         for jobid in self.watch.unreported:
             names = [event["name"] for event in self._eventlog(jobid)]
             # Without alloc the job ended before its success arrived, and holds nothing.
@@ -395,18 +382,12 @@ class Driver:
         were given more time; and while a reservation is short of nodes, no other job is on such a
         node, unless nodes went down since it started, or other jobs would have kept the nodes from
         the reservation anyway."""
-        held = {
-            jobid: {resource[0] for resource in resources}
-            for jobid, resources in self.watch.books.held.items()
-        }
+        held = {jobid: ranks_of(mine) for jobid, mine in self.watch.books.held.items()}
         listed = self._rpc("sched.reservations")
         now = listed.get("now", 0)
         self._note_neighbours(held, now)
-        lasting = [
-            one for one in listed.get("reservations", ()) if one["start"] <= now < one["end"]
-        ]
-        for one in lasting:
-            if one["state"] not in ("active", "degraded"):
+        for one in listed.get("reservations", ()):
+            if not one["start"] <= now < one["end"] or one["state"] not in ("active", "degraded"):
                 continue
             reserved = ids(one["ranks"] or "")
             wanted = self._wanted(one, listed["reservations"]) if one["short"] else set()
@@ -475,14 +456,8 @@ class Driver:
         """When a rank becomes idle by all limits; 0 if the reservation has it, or it is idle."""
         if rank in ids(one["ranks"] or ""):
             return 0
-        return max(
-            [
-                self.watch.ends.get(jobid, 0) or float("inf")
-                for jobid, held in self.watch.books.held.items()
-                if any(resource[0] == rank for resource in held)
-            ],
-            default=0,
-        )
+        there = [one for one, held in self.watch.books.held.items() if rank in ranks_of(held)]
+        return max((self.watch.ends.get(one, 0) or float("inf") for one in there), default=0)
 
     def _wanted(self, one, listed):
         """Ranks that a reservation would take if it could, and that no other has at that time."""
@@ -495,17 +470,15 @@ class Driver:
 
     def _check_annotations(self):
         for jobid in list(self.watch.pending)[:3]:
-            shown = self.h.rpc("job-list.list-id", {"id": jobid, "attrs": ["annotations"]}).get()[
-                "job"
-            ]
+            asked = {"id": jobid, "attrs": ["annotations"]}
+            shown = self._answer("job-list.list-id", asked)["job"]
             expected = self.watch.annotations.get(jobid, {}).get("sched", {})
             if shown.get("annotations", {}).get("sched", {}) != expected:
                 raise Violation(f"annotations of job {jobid}: set {expected}, shown {shown}")
 
     def _eventlog(self, jobid):
-        text = self.h.rpc("job-info.lookup", {"id": jobid, "keys": ["eventlog"], "flags": 0}).get()[
-            "eventlog"
-        ]
+        asked = {"id": jobid, "keys": ["eventlog"], "flags": 0}
+        text = self._answer("job-info.lookup", asked)["eventlog"]
         return [json.loads(line) for line in text.splitlines()]
 
     # -- the end -------------------------------------------------------------------------------
@@ -548,9 +521,8 @@ class Driver:
             raise self.violation
 
     def _held_jobs(self):
-        jobs = self.h.rpc("job-list.list", {"max_entries": 0, "attrs": ["urgency", "state"]}).get()[
-            "jobs"
-        ]
+        asked = {"max_entries": 0, "attrs": ["urgency", "state"]}
+        jobs = self._answer("job-list.list", asked)["jobs"]
         return {job["id"] for job in jobs if job.get("urgency") == 0 and job["state"] != 64}
 
     def _all_inactive(self):

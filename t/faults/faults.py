@@ -34,6 +34,11 @@ from books import MEMORY  # noqa: E402
 from driver import Driver  # noqa: E402
 from site_rules import EVERYTHING  # noqa: E402
 
+#: Functions of mistaken.py.
+MISTAKEN = [
+    f"{name}={HERE}/mistaken.py:{function}"
+    for name, function in (("rank", "rank"), ("candidates", "rank"), ("predict", "predict"))
+]
 SCHEDULERS = {
     "sched-fifo": ("sched-fifo", ()),
     "sched-simple": ("sched-simple", ()),
@@ -43,22 +48,10 @@ SCHEDULERS = {
     "candidates": ("sched-backfill", ("candidates=shortest", "predict=last2")),
     "ranked": ("sched-backfill", ("rank=wfp3", "candidates=area", "predict=class", "promise=2")),
     "bounded": ("sched-backfill", ("profile=short-waits", "within=30")),
-    "bounded-at-once": (
-        "sched-backfill",
-        ("promise=all", "within=0", "rank=area", "predict=last2"),
-    ),
+    "bounded-at-once": ("sched-backfill", ("promise=all", "within=0", "rank=area", "predict=last2")),
     "bounded-order": ("sched-backfill", ("promise=all", "within=100", "candidates=unicef")),
-    "mistaken": (
-        "sched-backfill",
-        (
-            "promise=all",
-            "within=10",
-            f"rank={HERE}/mistaken.py:rank",
-            f"candidates={HERE}/mistaken.py:rank",
-            f"predict={HERE}/mistaken.py:predict",
-        ),
-    ),
-}
+    "mistaken": ("sched-backfill", ("promise=all", "within=10", *MISTAKEN)),
+}  # fmt: skip
 POOLS = ("rv1", "tree")
 
 #: The number of characters of a failure that identify its rule: the rest describes jobs.
@@ -90,9 +83,8 @@ def run_history(history, scheduler, pool):
 
 
 def described(exc):
-    return f"{type(exc).__name__}: {exc}\n" + "".join(
-        traceback.format_tb(exc.__traceback__, limit=-4)
-    )
+    where = "".join(traceback.format_tb(exc.__traceback__, limit=-4))
+    return f"{type(exc).__name__}: {exc}\n{where}"
 
 
 def kind_of(failure):
@@ -116,14 +108,9 @@ def history_of(seed, scheduler, all_tables=False):
                 step[1] = EVERYTHING[step[1] % len(EVERYTHING)]
         return history
     calm = seed % 4 == 3 and SCHEDULERS[scheduler][0] == "sched-backfill"
-    return histories.make(
-        seed,
-        calm=calm,
-        reserving=seed % 4 == 2,
-        policing=seed % 4 == 1,
-        preempting=seed % 8 in (4, 7),
-        impatient=seed % 8 in (0, 5),
-    )
+    chosen = {"reserving": seed % 4 == 2, "policing": seed % 4 == 1}
+    chosen.update(preempting=seed % 8 in (4, 7), impatient=seed % 8 in (0, 5))
+    return histories.make(seed, calm=calm, **chosen)
 
 
 def report(seed, scheduler, pool, history, failure):
@@ -168,27 +155,21 @@ def idset(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=idset, help="N or LOW-HIGH")
-    parser.add_argument(
-        "--seconds", type=float, help="stop after so long (default: when the seeds are done)"
-    )
-    parser.add_argument("--events", type=int, help="stop after so many faults")
-    parser.add_argument(
-        "--part", type=part, default=(1, 1), help="N/M: the Nth of M parts of the seeds"
-    )
-    parser.add_argument(
-        "--all-tables", action="store_true", help="all tables of a site in each history"
-    )
-    parser.add_argument("--scheduler", choices=SCHEDULERS, action="append")
-    parser.add_argument("--pool", choices=POOLS, action="append")
-    parser.add_argument("--replay", nargs="+", help="files with what failures printed")
-    parser.add_argument("--verbose", action="store_true")
+    add = parser.add_argument
+    add("--seeds", type=idset, help="N or LOW-HIGH")
+    add("--seconds", type=float, help="stop after so long (default: when the seeds are done)")
+    add("--events", type=int, help="stop after so many faults")
+    add("--part", type=part, default=(1, 1), help="N/M: the Nth of M parts of the seeds")
+    add("--all-tables", action="store_true", help="all tables of a site in each history")
+    add("--scheduler", choices=SCHEDULERS, action="append")
+    add("--pool", choices=POOLS, action="append")
+    add("--replay", nargs="+", help="files with what failures printed")
+    add("--verbose", action="store_true")
     args = parser.parse_args()
     if args.replay:
         return replay(args.replay)
-    seeds = (
-        args.seeds if args.seeds is not None else itertools.count() if args.seconds else range(100)
-    )
+    bounded = args.seeds is None
+    seeds = args.seeds or (itertools.count() if args.seconds else range(100))
     started = time.monotonic()
     end = started + args.seconds if args.seconds else None
     runs = steps = faults = 0
@@ -198,10 +179,8 @@ def main():
         if seed % args.part[1] != args.part[0] - 1:
             continue
         # A bounded run lacks time, not seeds: one combination per seed, in turn.
-        chosen = (
-            [combinations[(seed // 4) % len(combinations)]] if args.seeds is None else combinations
-        )
-        for scheduler, pool in chosen:
+        one = combinations[(seed // 4) % len(combinations)]
+        for scheduler, pool in [one] if bounded else combinations:
             if args.verbose:
                 print(f"seed {seed}: {scheduler} {pool}", flush=True)
             history = history_of(seed, scheduler, args.all_tables)
@@ -220,10 +199,8 @@ def main():
             break
         if args.events and faults >= args.events:
             break
-    print(
-        f"{runs} histories up to seed {last}, {steps} steps, {faults} faults in"
-        f" {time.monotonic() - started:.0f} s, {time.process_time():.0f} s of processor time"
-    )
+    took = f"{time.monotonic() - started:.0f} s, {time.process_time():.0f} s of processor time"
+    print(f"{runs} histories up to seed {last}, {steps} steps, {faults} faults in {took}")
     print(f"{runs} passed, 0 failed, 0 skipped")
     return 0
 

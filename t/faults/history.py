@@ -7,6 +7,7 @@ run again. Only `make(seed)` uses random numbers.
 
 import random
 
+from books import ids
 from site_rules import BANKS, MOST_LICENSES, PLACEMENTS, TABLES
 
 from flux.scheduler.testing import jobspec
@@ -82,44 +83,36 @@ def make(
         impatient (bool): some jobs limit their wait
     """
     chance = random.Random(seed)
-    table = {**WEIGHTS, **RESERVING} if reserving else WEIGHTS
-    if policing:
-        table = {**table, **POLICING}
+    table = {**WEIGHTS, **(RESERVING if reserving else {}), **(POLICING if policing else {})}
     names = [name for name in table if not calm or name in CALM]
     weights = [table[name] for name in names]
     history = [_step(chance, chance.choices(names, weights)[0], calm) for _ in range(steps)]
-    if reserving:
-        for step in history:
-            for job in step[1] if step[0] == "submit" else ():
-                if chance.random() < 0.3:
-                    job["reservation"] = f"r{chance.randrange(NAMES)}"
+    jobs = [job for step in history if step[0] == "submit" for job in step[1]]
+    for job in jobs if reserving else ():
+        if chance.random() < 0.3:
+            job["reservation"] = f"r{chance.randrange(NAMES)}"
     if policing:
         history.insert(0, ["configure", chance.randrange(1, len(TABLES))])
-        for step in history:
-            for job in step[1] if step[0] == "submit" else ():
-                job["bank"] = chance.choice(BANKS)
-                if chance.random() < 0.4:
-                    job["licenses"] = chance.randint(1, MOST_LICENSES)
-                if chance.random() < 0.3:
-                    job["memory"] = chance.choice((1, 3, 6))
-                if chance.random() < 0.4:
-                    job["placement"] = chance.choice(PLACEMENTS)
-    if preempting:
-        # If promises are counted, jobs may start in time promised to others.
-        whole = seed % 16 >= 8
-        for step in history:
-            for job in step[1] if step[0] == "submit" else ():
-                if whole:
-                    job["shape"] = len(ORDINARY) + chance.randrange(len(WHOLE))
-                    job["constraint"] = 0
-                job["queue"] = chance.choice(QUEUES)
-                if job["queue"] == "standby":
-                    job["run"], job["duration"] = chance.choice(((200, 300), (60, 100), (20, 20)))
-    if impatient:
-        for step in history:
-            for job in step[1] if step[0] == "submit" else ():
-                if chance.random() < 0.4:
-                    job["max_wait"] = chance.choice((0, 0.5, 5, 60, 600))
+        for job in jobs:
+            job["bank"] = chance.choice(BANKS)
+            if chance.random() < 0.4:
+                job["licenses"] = chance.randint(1, MOST_LICENSES)
+            if chance.random() < 0.3:
+                job["memory"] = chance.choice((1, 3, 6))
+            if chance.random() < 0.4:
+                job["placement"] = chance.choice(PLACEMENTS)
+    # If promises are counted, jobs may start in time promised to others.
+    whole = seed % 16 >= 8
+    for job in jobs if preempting else ():
+        if whole:
+            job["shape"] = len(ORDINARY) + chance.randrange(len(WHOLE))
+            job["constraint"] = 0
+        job["queue"] = chance.choice(QUEUES)
+        if job["queue"] == "standby":
+            job["run"], job["duration"] = chance.choice(((200, 300), (60, 100), (20, 20)))
+    for job in jobs if impatient else ():
+        if chance.random() < 0.4:
+            job["max_wait"] = chance.choice((0, 0.5, 5, 60, 600))
     return history
 
 
@@ -130,66 +123,55 @@ def asks_for(history, key):
 
 def is_calm(history):
     """Whether nothing in it excuses a scheduler from a promise."""
-    return all(
-        step[0] == "advance"
-        or step[0] == "submit"
-        and all(job["duration"] and job["urgency"] == 16 for job in step[1])
-        for step in history
-    )
+    jobs = [job for step in history if step[0] == "submit" for job in step[1]]
+    limited = all(job["duration"] and job["urgency"] == 16 for job in jobs)
+    return limited and all(step[0] in CALM for step in history)
+
+
+def _reserve(chance):
+    what = [{"nodes": chance.randint(1, NODES)}, {"hosts": f"node[{chance.randrange(NODES)}]"}]
+    what = chance.choice(what)
+    entry = {
+        "name": f"r{chance.randrange(NAMES)}",
+        "duration": chance.choice((5, 30, 200)),
+        "users": chance.choice(([], [0])),
+        "at_end": chance.choice(("cancel", "run")),
+        "pin": chance.random() < 0.3,
+        "zone": "UTC",
+        **what,
+    }
+    if chance.random() < 0.2:
+        entry["every"] = "5m"
+    return [entry, chance.choice((0, 1, 20, 100))]
+
+
+#: Services whose messages are delayed.
+SERVICES = ("scheduler", "job-manager", "resource", "kvs", "job-exec")
+#: step -> function of chance that returns its values; steps without any are left out, and submit
+STEPS = {
+    "advance": lambda c: [c.choice((0.0, 0.5, 3, 10, 60, 60, 3700))],
+    "cancel": lambda c: [c.randrange(1000)],
+    "urgency": lambda c: [c.randrange(1000), c.choice((0, 1, 10, 16, 16, 20, 31))],
+    "configure": lambda c: [c.randrange(len(TABLES))],
+    **dict.fromkeys(
+        ("drain", "undrain", "offline", "online", "shrink"), lambda c: [c.randrange(NODES)]
+    ),
+    "property": lambda c: [
+        c.choice(("add", "remove")), c.choice(("fast", "big")), c.randrange(NODES),
+    ],
+    "duration": lambda c: [c.randrange(1000), c.choice((1, 20, 300))],
+    "reserve": _reserve,
+    "unreserve": lambda c: [f"r{c.randrange(NAMES)}"],
+    "crash": lambda c: [c.randrange(1, 12)],
+    "kvs-fail": lambda c: [c.choice((1, 1, 2, 3))],
+    "delay": lambda c: [c.choice(SERVICES), c.choice((0.01, 0.2, 2))],
+}  # fmt: skip
 
 
 def _step(chance, name, calm):
     if name == "submit":
-        jobs = [_job(chance, calm) for _ in range(chance.choice((1, 1, 1, 2, 5)))]
-        return ["submit", jobs]
-    if name == "advance":
-        return ["advance", chance.choice((0.0, 0.5, 3, 10, 60, 60, 3700))]
-    if name == "cancel":
-        return ["cancel", chance.randrange(1000)]
-    if name == "urgency":
-        return ["urgency", chance.randrange(1000), chance.choice((0, 1, 10, 16, 16, 20, 31))]
-    if name == "configure":
-        return [name, chance.randrange(len(TABLES))]
-    if name in ("drain", "undrain", "offline", "online", "shrink"):
-        return [name, chance.randrange(NODES)]
-    if name == "property":
-        return [
-            "property",
-            chance.choice(("add", "remove")),
-            chance.choice(("fast", "big")),
-            chance.randrange(NODES),
-        ]
-    if name == "duration":
-        return ["duration", chance.randrange(1000), chance.choice((1, 20, 300))]
-    if name == "reserve":
-        what = chance.choice(
-            [{"nodes": chance.randint(1, NODES)}, {"hosts": f"node[{chance.randrange(NODES)}]"}]
-        )
-        entry = {
-            "name": f"r{chance.randrange(NAMES)}",
-            "duration": chance.choice((5, 30, 200)),
-            "users": chance.choice(([], [0])),
-            "at_end": chance.choice(("cancel", "run")),
-            "pin": chance.random() < 0.3,
-            "zone": "UTC",
-            **what,
-        }
-        if chance.random() < 0.2:
-            entry["every"] = "5m"
-        return ["reserve", entry, chance.choice((0, 1, 20, 100))]
-    if name == "unreserve":
-        return ["unreserve", f"r{chance.randrange(NAMES)}"]
-    if name == "crash":
-        return ["crash", chance.randrange(1, 12)]
-    if name == "kvs-fail":
-        return ["kvs-fail", chance.choice((1, 1, 2, 3))]
-    if name == "delay":
-        return [
-            "delay",
-            chance.choice(("scheduler", "job-manager", "resource", "kvs", "job-exec")),
-            chance.choice((0.01, 0.2, 2)),
-        ]
-    return [name]
+        return [name, [_job(chance, calm) for _ in range(chance.choice((1, 1, 1, 2, 5)))]]
+    return [name, *(STEPS[name](chance) if name in STEPS else ())]
 
 
 def _job(chance, calm):
@@ -213,38 +195,23 @@ def jobspec_of_job(job):
         system["licenses"] = {"matlab": job["licenses"]}
     if "max_wait" in job:
         system["max-wait"] = job["max_wait"]
-    return jobspec(
-        shape["slots"],
-        shape["cores"],
-        shape["gpus"],
-        nodes=shape["nodes"] or None,
-        duration=job["duration"],
-        exclusive=bool(shape.get("exclusive")),
-        constraints=CONSTRAINTS[job["constraint"]],
-        run_duration=job["run"],
-        **system,
-    )
+    counts = shape["slots"], shape["cores"], shape["gpus"], shape["nodes"] or None
+    system["constraints"] = CONSTRAINTS[job["constraint"]]
+    system["exclusive"] = bool(shape.get("exclusive"))
+    return jobspec(*counts, job["duration"], run_duration=job["run"], **system)
 
 
 def matches(constraint, rank, properties):
     """Whether `rank`, which has `properties`, satisfies an RFC 31 constraint of those above."""
-    if constraint is None:
-        return True
     results = []
-    for operator, values in constraint.items():
+    for operator, values in (constraint or {}).items():
         if operator == "properties":
-            results += [
-                (value[1:] not in properties) if value[0] == "^" else value in properties
-                for value in values
-            ]
+            results += [(value.lstrip("^") in properties) != (value[0] == "^") for value in values]
         elif operator == "ranks":
-            from books import ids
-
             results.append(any(rank in ids(value) for value in values))
-        elif operator == "not":
-            results.append(not all(matches(value, rank, properties) for value in values))
         else:
-            results.append(any(matches(value, rank, properties) for value in values))
+            each = [matches(value, rank, properties) for value in values]
+            results.append(not all(each) if operator == "not" else any(each))
     return all(results)
 
 

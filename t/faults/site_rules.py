@@ -13,6 +13,8 @@ It counts allocations and frees itself, without data from the scheduler.
 
 from types import SimpleNamespace
 
+from books import ranks_of
+
 from flux.scheduler.testing import make_R
 from flux.simulate.checking import Violation
 from flux.simulate.placement_check import groups_of, misplaced
@@ -38,56 +40,54 @@ PLACEMENTS = [
     {"level": "rack", "mode": "preferred"},
 ]
 
+
+def limit(per="bank", **more):
+    """A limit of nodes, cores, gpus or jobs, with the further keys order and soft."""
+    kinds = {key: more.pop(key) for key in ("nodes", "cores", "gpus", "jobs") if key in more}
+    return {"per": per, "max": kinds, **more}
+
+
+def racks(**groups):
+    return {"rack": {"groups": groups}}
+
+
+def budget(hours):
+    return {"bank": {"per": "bank", "period": "day", "max": {"core-hours": hours}}}
+
+
+IN_BANKS = {"all": {"mode": "bank"}}
+FAIRSHARE = {"half-life": "1m", "period": "5s", "banks": {"red": 2}}
+TWO_RACKS = racks(a="node[0-1]", b="node[2-3]")
+
 #: The tables that a history may put in force.
 TABLES = [
     {},
-    {"limits": {"bank": {"per": "bank", "max": {"nodes": 2}}}},
+    {"limits": {"bank": limit(nodes=2)}},
+    {"limits": {"bank": limit(nodes=3, cores=6), "all": limit("instance", jobs=4, gpus=5)}, "licenses": {"matlab": 3}},
     {
-        "limits": {
-            "bank": {"per": "bank", "max": {"nodes": 3, "cores": 6}},
-            "all": {"per": "instance", "max": {"jobs": 4, "gpus": 5}},
-        },
-        "licenses": {"matlab": 3},
-    },
-    {
-        "limits": {
-            "strict": {"per": "bank", "max": {"cores": 8}, "order": "strict"},
-            "soft": {"per": "instance", "max": {"jobs": 2}, "soft": True},
-        },
+        "limits": {"strict": limit(cores=8, order="strict"), "soft": limit("instance", jobs=2, soft=True)},
         "licenses": {"matlab": {"total": 4, "reserved": 2}},
     },
     {"licenses": {"matlab": {"total": 2, "plan": True}}},
-    {"sharing": {"all": {"mode": "bank"}}},
-    {
-        "sharing": {"all": {"mode": "bank"}},
-        "limits": {"bank": {"per": "bank", "max": {"nodes": 2}}},
-        "licenses": {"matlab": 3},
-    },
-    {"topology": {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}}},
-    {"topology": {"rack": {"groups": {"a": "node[0-2]", "b": "node3"}}}},
-    {
-        "topology": {"rack": {"groups": {"a": "node[0,3]", "b": "node2"}}},
-        "sharing": {"all": {"mode": "bank"}},
-        "limits": {"bank": {"per": "bank", "max": {"nodes": 3}}},
-    },
-    {
-        "fairshare": {"half-life": "1m", "period": "5s", "banks": {"red": 2}},
-        "limits": {"bank": {"per": "bank", "max": {"nodes": 3}}},
-        "licenses": {"matlab": 2},
-    },
-    {"budgets": {"bank": {"per": "bank", "period": "day", "max": {"core-hours": 0.5}}}},
-]
+    {"sharing": IN_BANKS},
+    {"sharing": IN_BANKS, "limits": {"bank": limit(nodes=2)}, "licenses": {"matlab": 3}},
+    {"topology": TWO_RACKS},
+    {"topology": racks(a="node[0-2]", b="node3")},
+    {"topology": racks(a="node[0,3]", b="node2"), "sharing": IN_BANKS, "limits": {"bank": limit(nodes=3)}},
+    {"fairshare": FAIRSHARE, "limits": {"bank": limit(nodes=3)}, "licenses": {"matlab": 2}},
+    {"budgets": budget(0.5)},
+]  # fmt: skip
 
 #: Indices in `TABLES` of those with all features, for ``--all-tables``.
 EVERYTHING = (len(TABLES), len(TABLES) + 1)
 TABLES += [
     {
-        "limits": {"bank": {"per": "bank", "max": most}, "all": {"per": "instance", "max": jobs}},
-        "budgets": {"bank": {"per": "bank", "period": "day", "max": {"core-hours": hours}}},
+        "limits": {"bank": limit(**most), "all": limit("instance", **jobs)},
+        "budgets": budget(hours),
         "licenses": {"matlab": {"total": 3, "plan": plan}},
-        "sharing": {"all": {"mode": "bank"}},
-        "topology": {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}},
-        "fairshare": {"half-life": "1m", "period": "5s", "banks": {"red": 2}},
+        "sharing": IN_BANKS,
+        "topology": TWO_RACKS,
+        "fairshare": FAIRSHARE,
     }
     for most, jobs, hours, plan in (
         ({"nodes": 3}, {"jobs": 5}, 4, True),
@@ -98,9 +98,9 @@ TABLES += [
 TABLES += [
     {
         "sharing": {"fast": {"mode": "node", "properties": ["fast"]}},
-        "limits": {"bank": {"per": "bank", "max": {"cores": 6}, "order": "strict"}},
-        "budgets": {"bank": {"per": "bank", "period": "day", "max": {"core-hours": 1}}},
-        "topology": {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}},
+        "limits": {"bank": limit(cores=6, order="strict")},
+        "budgets": budget(1),
+        "topology": TWO_RACKS,
     }
 ]
 
@@ -150,19 +150,15 @@ class SiteRules:
             return None
         if "memory" in job and most is not None:
             return "it depends on where it is put"
-        for name, limit in tables.get("limits", {}).items():
-            if limit.get("soft"):
+        for name, entry in tables.get("limits", {}).items():
+            if entry.get("soft"):
                 continue
-            bank = job["bank"] if limit["per"] == "bank" else None
-            together = [
-                other
-                for other in held
-                if bank is None or jobs.get(other, {}).get("bank") == bank
-            ]  # fmt: skip
+            bank = job["bank"] if entry["per"] == "bank" else None
+            together = [one for one in held if bank in (None, jobs.get(one, {}).get("bank"))]
             used = count(held[other] for other in together)
             if most is not None:  # it does not hold resources yet
                 used = {what: used[what] + most[what] for what in used}
-            for what, limited in limit["max"].items():
+            for what, limited in entry["max"].items():
                 if used[what] > limited:
                     return f"job {jobid}: limit {name}: {used[what]} of {limited} {what} ({bank})"
         if "budgets" in tables and most is not None:
@@ -170,10 +166,10 @@ class SiteRules:
         if "sharing" in tables:
             if most is not None:
                 return "it depends on where it is put"
-            mine = {resource[0] for resource in held[jobid]}
+            mine = ranks_of(held[jobid])
             for other, resources in held.items():
                 if jobs.get(other, {}).get("bank") != job["bank"]:
-                    shared = mine & {resource[0] for resource in resources}
+                    shared = mine & ranks_of(resources)
                     if shared and "all" in tables["sharing"]:
                         return f"job {jobid} is on ranks {shared} beside job {other}, a stranger"
         wanted = job.get("licenses", 0)
@@ -189,9 +185,8 @@ class SiteRules:
             if most is not None:
                 return "it depends on where it is put"
             ranks = idset.text(resource[0] for resource in held[jobid])
-            row = SimpleNamespace(
-                placement=job["placement"], submit=0, start=0, units=lambda: idset.decode(ranks)
-            )
+            row = SimpleNamespace(placement=job["placement"], submit=0, start=0)
+            row.units = lambda: idset.decode(ranks)
             wrong = misplaced(row, groups_of(tables, NODES_R), None, any_node=False)
             return wrong and f"job {jobid}, on ranks {ranks}: {wrong}"
         return None
@@ -200,9 +195,6 @@ class SiteRules:
 def count(holdings):
     """The total of some holdings: nodes (each once), cores, gpus, jobs."""
     holdings = list(holdings)
-    return {
-        "nodes": len({resource[0] for held in holdings for resource in held}),
-        "cores": sum(resource[1] == "core" for held in holdings for resource in held),
-        "gpus": sum(resource[1] == "gpu" for held in holdings for resource in held),
-        "jobs": len(holdings),
-    }
+    resources = [resource for held in holdings for resource in held]
+    cores, gpus = (sum(one[1] == kind for one in resources) for kind in ("core", "gpu"))
+    return {"nodes": len(ranks_of(resources)), "cores": cores, "gpus": gpus, "jobs": len(holdings)}

@@ -20,7 +20,7 @@
 
 import json
 
-from books import Books, ids
+from books import Books, ids, ranks_of
 from history import CONSTRAINTS, SHAPES, matches
 
 from flux.job import JobID
@@ -184,18 +184,16 @@ class Watch:
             else:
                 self.books.renew(R)
             self.up = set()
-            ranks = {resource[0] for resource in self.books.inventory}
+            ranks = ranks_of(self.books.inventory)
             self.down_since = dict.fromkeys(ranks, turn)
             self.properties = {rank: set() for rank in ranks}
             for name, text in R["execution"].get("properties", {}).items():
                 for rank in ids(text):
                     self.properties[rank].add(name)
-        for name, text in body.get("property-remove", {}).items():
-            for rank in ids(text):
-                self.properties[rank].discard(name)
-        for name, text in body.get("property-add", {}).items():
-            for rank in ids(text):
-                self.properties[rank].add(name)
+        for key, change in (("property-remove", set.discard), ("property-add", set.add)):
+            for name, text in body.get(key, {}).items():
+                for rank in ids(text):
+                    change(self.properties[rank], name)
         for rank in ids(body.get("up", "")):
             if rank in self.up:
                 raise Violation(f"rank {rank} came up twice")
@@ -293,7 +291,7 @@ class Watch:
         if not any(victim in one for one in (self.recorded, *gone)):
             raise Violation(f"job {victim} is ended to make way, and there is no record of it")
         taker = int(JobID(body["note"].split()[2]))
-        ranks = {resource[0] for resource in self.books.held.get(victim, ())}
+        ranks = ranks_of(self.books.held.get(victim, ()))
         self.preempted.setdefault(taker, []).append((victim, ranks, self.faults))
 
     def _served(self, jobid, ranks):
@@ -377,28 +375,24 @@ class Watch:
         if self.site_rules is not None:
             self.site_rules.started(jobid, self.jobs, self.books.held)
         self.ends[jobid] = R["execution"].get("expiration", 0)
-        self._served(jobid, {resource[0] for resource in self.books.held[jobid]})
+        self._served(jobid, ranks_of(self.books.held[jobid]))
         latest = self.latest.pop(jobid, None)
-        if self.bound and latest is not None and self.kernel.now() > latest + 0.001:
-            raise Violation(f"job {jobid} was to start by {latest}, at {self.kernel.now()} it did")
-        promised = self.estimates.get(jobid)
-        if self.bound and promised is not None and self.kernel.now() > promised + 0.001:
-            raise Violation(
-                f"job {jobid} was promised {promised} and started at {self.kernel.now()}"
-            )
+        now, promised = self.kernel.now(), self.estimates.get(jobid)
+        if self.bound and latest is not None and now > latest + 0.001:
+            raise Violation(f"job {jobid} was to start by {latest}, at {now} it did")
+        if self.bound and promised is not None and now > promised + 0.001:
+            raise Violation(f"job {jobid} was promised {promised} and started at {now}")
         if late:
             turn = min(turn, failed)  # it may have been decided then, and retried with the rest
-        for rank in {resource[0] for resource in self.books.held[jobid]}:
+        for rank in ranks_of(self.books.held[jobid]):
             if self.down_since.get(rank, turn) < turn - SLACK:
                 raise Violation(f"job {jobid} was given rank {rank}, which is down")
         self._right_shape(jobid, R)
         # With preemption, resources kept for a job are not for those ahead of it.
         if self.strict and not self.reserving and not self.policing and not self.preempting:
             for other in self.pending.values():
-                if (
-                    other.rank_in_queue() < request.rank_in_queue()
-                    and max(other.since, request.since) < turn - SLACK
-                ):
+                precedes = other.rank_in_queue() < request.rank_in_queue()
+                if precedes and max(other.since, request.since) < turn - SLACK:
                     raise Violation(
                         f"job {jobid} was started while {other.jobid}, which precedes it, waits"
                     )
@@ -410,7 +404,7 @@ class Watch:
             return
         shape = SHAPES[job["shape"]]
         held = self.books.held[jobid]
-        ranks = {resource[0] for resource in held}
+        ranks = ranks_of(held)
         slots = shape["slots"] * (shape["nodes"] or 1)
         known = self.books.inventory | self.books.left
         has_all = held == {resource for resource in known if resource[0] in ranks}
@@ -463,10 +457,8 @@ class Watch:
     def ranks_for(self, job):
         """Ranks of the inventory that satisfy a job's constraint."""
         constraint = CONSTRAINTS[job["constraint"]]
-        ranks = {resource[0] for resource in self.books.inventory}
-        return {
-            rank for rank in ranks if matches(constraint, rank, self.properties.get(rank, set()))
-        }
+        has = lambda rank: matches(constraint, rank, self.properties.get(rank, set()))
+        return set(filter(has, ranks_of(self.books.inventory)))
 
     def could_run(self, job):
         """Whether it would fit if all ranks were up and free."""
@@ -491,30 +483,27 @@ class Watch:
         job = self.jobs.get(head.jobid)
         if job is None:
             return None
-        if not self.could_run(job) or self.books.fits(
-            SHAPES[job["shape"]], self.ranks_for(job) & self.up
-        ):
-            return head.jobid
-        return None
+        ranks = self.ranks_for(job) & self.up
+        starts = self.books.fits(SHAPES[job["shape"]], ranks)
+        return head.jobid if starts or not self.could_run(job) else None
 
     def _lets_in(self, jobid, job):
         """Whether no limit keeps a pending job from starting, regardless of its placement."""
         shape = SHAPES[job["shape"]]
         nodes = shape["nodes"] or shape["slots"]  # at most, each slot on a separate node
         slots = shape["slots"] * (shape["nodes"] or 1)
-        most = {
-            "nodes": nodes,
-            "cores": nodes * 4 if shape.get("exclusive") else slots * shape["cores"],
-            "gpus": nodes * 2 if shape.get("exclusive") else slots * shape["gpus"],
-            "jobs": 1,
-        }
+        cores, gpus = slots * shape["cores"], slots * shape["gpus"]
+        if shape.get("exclusive"):
+            cores, gpus = nodes * 4, nodes * 2
+        most = {"nodes": nodes, "cores": cores, "gpus": gpus, "jobs": 1}
         if not self.site_rules.allows(jobid, self.jobs, self.books.held, most):
             return False
         # With a strict limit, another job of the same bank may be first.
-        limits = [
-            one for table in self.site_rules.tables for one in table.get("limits", {}).values()
-        ]
-        return not any(one.get("order") == "strict" or one.get("soft") for one in limits)
+        return not any(
+            limit.get("order") == "strict" or limit.get("soft")
+            for tables in self.site_rules.tables
+            for limit in tables.get("limits", {}).values()
+        )
 
     def _promised(self, jobid):
         """The promised start of a job, by its current annotations; None: it has none."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The invariants of the fault runs: each catches a violation, and all accept recorded runs."""
 
+import contextlib
 import json
-import os
+from pathlib import Path
 
 import faults
 import history
@@ -32,6 +33,12 @@ def log(*events):
     return entries
 
 
+def violates(said, call, *args):
+    """The call is a violation, with this text; if that is None, it is none."""
+    with pytest.raises(Violation, match=said) if said else contextlib.nullcontext():
+        call(*args)
+
+
 SUBMIT = ("submit", {"userid": 0, "urgency": 16, "flags": 0, "version": 1})
 PRIORITY = ("priority", {"priority": 16})
 FINISH = ("finish", {"status": 0})
@@ -47,8 +54,7 @@ def test_a_normal_life_is_legal_at_every_point():
 
 
 def test_recorded_eventlogs_are_legal():
-    with open(shared.data_path("golden/eventlogs.jsonl")) as file:
-        cases = [json.loads(line) for line in file]
+    cases = [json.loads(line) for line in Path(shared.data_path("golden/eventlogs.jsonl")).open()]
     assert len(cases) > 30
     for case in cases:
         check_eventlog(1, case["events"])
@@ -67,15 +73,13 @@ def test_recorded_eventlogs_are_legal():
     ],
 )
 def test_illegal_eventlogs_are_caught(events, reason):
-    with pytest.raises(Violation, match=reason):
-        check_eventlog(1, log(*events))
+    violates(reason, check_eventlog, 1, log(*events))
 
 
 def test_time_must_not_run_backwards():
     entries = log(SUBMIT, "validate")
     entries[1]["timestamp"] = 5.0
-    with pytest.raises(Violation, match="its time is before"):
-        check_eventlog(1, entries)
+    violates("its time is before", check_eventlog, 1, entries)
 
 
 @pytest.mark.parametrize(
@@ -99,22 +103,15 @@ def test_illegal_R_is_caught(R):
 def test_books_catch_units_that_are_given_twice_or_not_held():
     books = Books(make_R("0-1", "0-3"))
     books.allocate(1, make_R("0", "0-1"))
-    with pytest.raises(Violation, match="held by job 1"):
-        books.allocate(2, make_R("0", "1"))
-    with pytest.raises(Violation, match="does not have"):
-        books.allocate(2, make_R("0", "4"))
-    with pytest.raises(Violation, match="a second time"):
-        books.allocate(1, make_R("1", "0"))
-    with pytest.raises(Violation, match="in part"):
-        books.free(1, make_R("0", "0"), True)
-    with pytest.raises(Violation, match="does not hold"):
-        books.free(1, make_R("1", "0"), True)
+    violates("held by job 1", books.allocate, 2, make_R("0", "1"))
+    violates("does not have", books.allocate, 2, make_R("0", "4"))
+    violates("a second time", books.allocate, 1, make_R("1", "0"))
+    violates("in part", books.free, 1, make_R("0", "0"), True)
+    violates("does not hold", books.free, 1, make_R("1", "0"), True)
     books.free(1, make_R("0", "0-1"), True)
-    with pytest.raises(Violation, match="holds nothing"):
-        books.free(1, make_R("0", "0-1"), True)
+    violates("holds nothing", books.free, 1, make_R("0", "0-1"), True)
     books.allocate(3, make_R("0-1", "0-3"))
-    with pytest.raises(Violation, match="leaves"):
-        books.free(3, make_R("0", "0-3"), True)
+    violates("leaves", books.free, 3, make_R("0", "0-3"), True)
 
 
 class Message:
@@ -188,35 +185,33 @@ def test_a_correct_exchange_passes(watch):
 )
 def test_an_answer_that_should_not_be_is_caught(watch, wrong, said):
     ask(watch, 5)
-    with pytest.raises(Violation, match=said):
-        wrong(watch)
+    violates(said, wrong, watch)
 
 
-@pytest.mark.parametrize("may_wait, waited, late", [(5, 4.9, False), (5, 5.1, True), (0, 1, False)])
-def test_a_start_after_max_wait_is_caught(watch, may_wait, waited, late):
+LATE = "was started after"
+
+
+@pytest.mark.parametrize("may_wait, waited, said", [(5, 4.9, None), (5, 5.1, LATE), (0, 1, None)])
+def test_a_start_after_max_wait_is_caught(watch, may_wait, waited, said):
     ask(watch, 5, max_wait=may_wait)
     R = {**ONE, "execution": {**ONE["execution"], "starttime": 50.0 + waited}}
     commit(watch, 5, R)
     watch.kernel.time += 30  # it took long to store R
-    if not late:
-        answer(watch, 5, type=0, R=R)
-        return
-    with pytest.raises(Violation, match="was started after"):
-        answer(watch, 5, type=0, R=R)
+    violates(said, lambda: answer(watch, 5, type=0, R=R))
 
 
-def test_a_denial_before_max_wait_is_caught(watch):
-    note = {"type": 2, "note": "max-wait: not started within 5s"}
-    ask(watch, 5, max_wait=5)
-    watch.kernel.time += 5
-    answer(watch, 5, **note)
-    ask(watch, 6, max_wait=5)
-    watch.kernel.time += 4
-    with pytest.raises(Violation, match="was denied after 4"):
-        answer(watch, 6, **note)
-    ask(watch, 7)
-    with pytest.raises(Violation, match="was denied after 0"):
-        answer(watch, 7, **note)
+@pytest.mark.parametrize(
+    "asked, waited, said",
+    [
+        ({"max_wait": 5}, 5, None),
+        ({"max_wait": 5}, 4, "was denied after 4"),
+        ({}, 0, "was denied after 0"),
+    ],
+)
+def test_a_denial_before_max_wait_is_caught(watch, asked, waited, said):
+    ask(watch, 5, **asked)
+    watch.kernel.time += waited
+    violates(said, lambda: answer(watch, 5, type=2, note="max-wait: not started within 5s"))
 
 
 def test_a_job_that_waits_on_after_max_wait_is_caught(watch):
@@ -239,17 +234,16 @@ def test_a_broken_promise_is_caught(watch):
     ask(watch, 5)
     promised = {"t_estimate": 49.0, "t_estimate_kind": "promised"}
     answer(watch, 5, type=1, annotations={"sched": promised})
-    with pytest.raises(Violation, match="was promised 49.0 and started at 50.0"):
-        start(watch, 5, ONE)
+    violates("was promised 49.0 and started at 50.0", start, watch, 5, ONE)
 
 
 def test_a_job_that_waits_for_nothing_is_caught(watch):
     watch.strict = False
     ask(watch, 5)
     assert watch.idle() is None
-    watch.kernel.now = lambda: 50.0 + 3599
+    watch.kernel.time += 3599
     assert watch.idle() is None
-    watch.kernel.now = lambda: 50.0 + 3601
+    watch.kernel.time += 2
     assert watch.idle() == 5
     # The job may wait for one ahead of it that can have no promise.
     ask(watch, 4)
@@ -266,8 +260,7 @@ def test_overlaps_of_recorded_jobs_are_caught():
     R = make_R("0", "0")
     first = (1, log(*NORMAL), R)
     check_instance(R, [first, (2, log(*NORMAL[:4]), None)])  # one waits
-    with pytest.raises(Violation, match="core 0 of rank 0 is job"):
-        check_instance(R, [first, (2, log(*NORMAL[:6]), R)])
+    violates("core 0 of rank 0 is job", check_instance, R, [first, (2, log(*NORMAL[:6]), R)])
 
 
 def test_the_same_seed_gives_the_same_history_and_shrinking_keeps_the_cause():
@@ -285,20 +278,31 @@ def test_the_same_seed_gives_the_same_history_and_shrinking_keeps_the_cause():
 CALM_AND_PREEMPTING = 7  # a seed whose history has no fault
 
 
-def run_preempting(seed=CALM_AND_PREEMPTING):
-    made = history.make(seed, 40, calm=True, preempting=True)
+def run_preempting():
+    made = history.make(CALM_AND_PREEMPTING, 40, calm=True, preempting=True)
     return faults.run_history(made, "sched-backfill", "rv1")
 
 
-def test_a_history_with_preemption_has_jobs_that_make_way(monkeypatch):
-    ended = []
-    ordinary = Watch._raised
+@pytest.fixture
+def noted(monkeypatch):
+    """Replaces a method by one that notes the result of a function of its arguments first."""
+    notes = []
 
-    def raised(self, body):
-        ended.append(body["severity"])
-        ordinary(self, body)
+    def note(of, name, what):
+        ordinary = getattr(of, name)
+        monkeypatch.setattr(of, name, lambda *args: (notes.append(what(*args)), ordinary(*args))[1])
+        return notes
 
-    monkeypatch.setattr(Watch, "_raised", raised)
+    return note
+
+
+def finds(run, *said):
+    found = run()
+    assert found.startswith("Violation: ") and all(text in found for text in said)
+
+
+def test_a_history_with_preemption_has_jobs_that_make_way(noted):
+    ended = noted(Watch, "_raised", lambda self, body: body["severity"])
     assert run_preempting() is None
     assert ended.count(0) > 3
 
@@ -310,22 +314,18 @@ def test_a_job_that_is_ended_though_it_need_not_be_is_found(monkeypatch):
     def choose_all(candidates, trial):
         for one in candidates:
             trial.take_out(one.jobid)
-        if not trial.fits():
-            return None
-        return candidates
+        return candidates if trial.fits() else None
 
     monkeypatch.setattr(takers, "choose", choose_all)
     monkeypatch.setattr(Trial, "needed", lambda self, victims: set(victims))
     monkeypatch.setattr(state.Part, "_is_on", lambda self, jobid, place: True)
-    found = run_preempting()
-    assert found.startswith("Violation: job ") and "was ended for job" in found
+    finds(run_preempting, ": job ", "was ended for job")
 
 
 def test_a_job_that_is_ended_without_a_record_is_found(monkeypatch):
     """A planted defect: the record is not waited for, and never written."""
     monkeypatch.setattr(state.PreemptionState, "store", lambda self, stored=lambda: None: stored())
-    found = run_preempting()
-    assert found.startswith("Violation: job ") and "there is no record of it" in found
+    finds(run_preempting, ": job ", "there is no record of it")
 
 
 def run_borrowing():
@@ -342,21 +342,12 @@ def run_borrowing():
     return faults.run_history(made, "conservative", "rv1")
 
 
-def test_a_job_that_is_not_ended_before_the_time_of_another_is_found(monkeypatch):
+def test_a_job_that_is_not_ended_before_the_time_of_another_is_found(noted, monkeypatch):
     """A planted defect: jobs that start in promised time are warned, and not ended."""
-    ended = []
-    ordinary = under_way.Preemption._end_victim
-
-    def end(self, victim):
-        ended.append((self.in_promise, victim))
-        ordinary(self, victim)
-
-    monkeypatch.setattr(under_way.Preemption, "_end_victim", end)
-    assert run_borrowing() is None
-    assert [in_promise for in_promise, _ in ended] == [True]
+    ended = noted(under_way.Preemption, "_end_victim", lambda self, victim: self.in_promise)
+    assert run_borrowing() is None and ended == [True]
     monkeypatch.setattr(under_way.Preemption, "_end_victim", lambda *args: None)
-    found = run_borrowing()
-    assert found.startswith("Violation: job ") and "was promised" in found
+    finds(run_borrowing, ": job ", "was promised")
 
 
 # -- a reload --------------------------------------------------------------------------------------
@@ -368,9 +359,8 @@ def test_a_straggler_that_is_given_away_is_found(monkeypatch):
     """A planted defect: all ranks of a job count as free after it has returned one."""
     ordinary = Rv1Pool.remove_ranks
     monkeypatch.setattr(Rv1Pool, "remove_ranks", lambda self, ranks: ordinary(self, "0-3"))
-    with open(os.path.join(os.path.dirname(faults.__file__), "cases", STRAGGLER)) as file:
-        found = faults.run_history(json.load(file)["history"], "sched-backfill", "rv1")
-    assert found.startswith("Violation: ") and "is held by job" in found
+    made = json.loads(Path(faults.HERE, "cases", STRAGGLER).read_text())["history"]
+    finds(lambda: faults.run_history(made, "sched-backfill", "rv1"), "is held by job")
 
 
 # -- limits of a site ------------------------------------------------------------------------------
@@ -403,11 +393,7 @@ JOBS = {1: {"bank": "red", "licenses": 2}, 2: {"bank": "red", "licenses": 1}, 3:
     ],
 )
 def test_a_start_against_the_tables_of_a_site_is_found(tables, held, wrong):
-    if wrong is None:
-        SiteRules(tables).started(2, JOBS, held)
-    else:
-        with pytest.raises(Violation, match=wrong):
-            SiteRules(tables).started(2, JOBS, held)
+    violates(wrong, SiteRules(tables).started, 2, JOBS, held)
 
 
 RACKS = {"topology": {"rack": {"groups": {"a": "node[0-1]", "b": "node[2-3]"}}}}
@@ -426,11 +412,7 @@ def test_a_job_that_is_not_where_it_has_to_be_is_found(placement, ranks, wrong):
     jobs = {1: {"bank": "red", "placement": {"level": "rack", **placement}}}
     held = {1: held_by(*ranks)}
     SiteRules({}).started(1, jobs, held)
-    if wrong is None:
-        SiteRules(RACKS).started(1, jobs, held)
-    else:
-        with pytest.raises(Violation, match=wrong):
-            SiteRules(RACKS).started(1, jobs, held)
+    violates(wrong, SiteRules(RACKS).started, 1, jobs, held)
 
 
 def test_while_tables_change_either_may_be_in_force():
@@ -448,5 +430,4 @@ def test_a_scheduler_that_does_not_count_is_caught(scheduler, monkeypatch):
     assert faults.run_history(steps, scheduler, "rv1") is None
     monkeypatch.setattr(LimitRule, "check", lambda self, job: None)
     monkeypatch.setattr(LimitRule, "second_look", lambda self, job, pool, held: None)
-    found = faults.run_history(steps, scheduler, "rv1")
-    assert found is not None and "3 of 2 nodes" in found
+    finds(lambda: faults.run_history(steps, scheduler, "rv1"), "3 of 2 nodes")

@@ -455,6 +455,7 @@ def test_candidates():
     "selected, words",
     [
         ([(9, {0}, ())], "not in the pool"),
+        ([(10**12, {0}, ())], "not in the pool"),  # 125 GB of mask
         ([(0, {0}, ()), (0, {1}, ())], "twice"),
         ([(3, {0}, ())], "not up"),
         ([(1, {0}, ())], "not all free"),
@@ -537,6 +538,7 @@ def raise_for_no_place(self, candidates, request=None):
 
 def test_a_hook_that_finds_nothing():
     hooks = [lambda *args, answer=answer: answer for answer in (None, ([], 0), ((), 0))]
+    hooks.append(lambda *args: (iter(()), 0))
     kinds = [hooked(_select_resources=hook) for hook in (*hooks, raise_for_no_place)]
     text = "enough is free, but Rv1Pool finds no place"
     for kind in (*kinds, hooked(_sort_candidates=raise_for_no_place)):

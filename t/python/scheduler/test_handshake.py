@@ -358,6 +358,38 @@ def test_a_pool_that_cannot_explain_costs_reasons_only(name, monkeypatch):
     second = rig.explain(3)
     assert (second["verdict"], second["reason"]) == ("waits", "insufficient resources")
     assert "behind" in rig.explain(4)["reason"]
+    errnum, text = rig.ask("sched.stats", {})
+    assert errnum and text == "the pool of this scheduler has no PlainPool.eligible"
+    assert rig.logged(ERR) == []
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"limits": {"a": {"per": "user", "max": {"nodes": 1}}}},
+        {"licenses": {"a": 1}},
+        {"budgets": {"a": {"per": "user", "period": "day", "max": {"node-hours": 9}}}},
+        {"fairshare": {"a": "1h"}},
+        {"sharing": {"a": {"mode": "free"}}},
+        {"sharing": {"a": {"mode": "node"}}},
+        {"reservations": {"a": {"start": "2030-01-01T08:00", "duration": "1h", "nodes": 1}}},
+    ],
+    ids=lambda config: "".join(config),
+)
+def test_tables_that_need_more_than_the_pool_has_are_told(config, reloaded, monkeypatch):
+    monkeypatch.setattr(Scheduler, "pool_class", guide_pool())
+    args = ["order=queue"] * reloaded  # for which the pool lacks something, too
+    rig = Rig(R(1, 4), "sched-fifo", *args, config={} if reloaded else config, estimates=False)
+    if reloaded:
+        rig.reconfigure(config)
+    rig.arrive(1, jobspec(1, duration=60))
+    assert rig.started() == [1]
+    (fault,) = rig.logged(ERR)
+    assert fault.startswith(f"configuration: [{''.join(config)}.a] ")
+    assert "the pool of this scheduler cannot " in fault
+    assert rig.answer("check-config", config=config)["faults"] == [fault]
+    assert rig.answer("reservations")["reservations"] == []
 
 
 def test_backfill_ends_in_order_with_a_pool_that_cannot_plan(monkeypatch):

@@ -66,6 +66,12 @@ def test_tables(runs):
     assert len(later.figures) == 2 and runs[1:2].differences() == []
 
 
+def test_the_jobs_of_a_run_are_a_trace(runs):
+    (again,) = simulate(Trace(runs[1].jobs, nodes=128), "sched-backfill reservations=1")
+    assert [row["start"] for row in again.jobs] == [row["start"] for row in runs[1].jobs]
+    assert [row["job"] for row in again.jobs] == [str(row["job"]) for row in runs[1].jobs]
+
+
 def test_data_frames_where_pandas_is_installed(runs, monkeypatch):
     class DataFrame:
         def __init__(self, data):
