@@ -61,8 +61,7 @@ def loaded(policy, *args, **keys):
 
 
 def check_requests(sched):
-    """Check that a scheduler's table of requests, its queue and its deferred jobs are as the states of
-    the jobs say."""
+    """Check that a scheduler's table of requests, its queue and its deferred jobs are as the states of the jobs say."""
     table = sched._requests
     for jobid, request in table._open.items():
         assert request.jobid == jobid and request.table is table, f"{jobid}: wrong entry"
@@ -383,24 +382,16 @@ class Rig:
         )
 
     def alloc(self, jobids, spec=None, priority=16, **keys):
-        """A request for a job, for each of several that are alike, or for jobs with specs of their
-        own, a dict."""
+        """A request for a job, for each of several that are alike, or for jobs with specs of their own, a dict."""
         if not isinstance(jobids, dict):
             jobids = dict.fromkeys([jobids] if isinstance(jobids, int) else jobids, spec)
         for jobid, spec in jobids.items():
-            payload = {
-                "id": jobid,
-                "priority": priority,
-                "userid": 0,
-                "t_submit": self.now,
-                "jobspec": jobspec() if spec is None else spec,
-            }
-            payload.update(keys)
-            self.send("sched.alloc", payload)
+            payload = {"id": jobid, "priority": priority, "userid": 0, "t_submit": self.now}
+            payload["jobspec"] = jobspec() if spec is None else spec
+            self.send("sched.alloc", {**payload, **keys})
 
     def arrive(self, jobids, spec=None, wait=0, **keys):
-        """Requests that the scheduler examines before the next message, which comes `wait` seconds
-        later."""
+        """Requests that the scheduler examines before the next message, which comes `wait` seconds later."""
         self.alloc(jobids, spec, **keys)
         self._wait(wait)
 
@@ -413,8 +404,7 @@ class Rig:
         self.send("sched.prioritize", {"jobs": [list(job) for job in jobs]}, respond=False)
 
     def free(self, jobid, R=None, final=True, after=0, wait=None):
-        """Free a job's resources (default: all of its allocation), `after` seconds from now. `wait`: as
-        for `cancel`."""
+        """Free a job's resources (default: all of its allocation), `after` seconds from now. `wait`: as for `cancel`."""
         if after:
             self.wait(after)
         if R is None:
@@ -461,8 +451,7 @@ class Rig:
         self.settle()
 
     def will_be_found(self, jobid, R=None, spec=None, **keys):
-        """The scheduler that is loaded next finds a job running: with R, by default that which this
-        one gave it."""
+        """The scheduler that is loaded next finds a job running: with R, by default that which this one gave it."""
         entry = {"id": jobid, "priority": 16, "userid": 0, "t_submit": 1.5, **keys}
         self.manager.running.append(entry)
         self.info.R[jobid] = self.success(jobid)["R"] if R is None else R
@@ -483,13 +472,8 @@ class Rig:
         """The payloads of all responses to sched.alloc for this job (of these types)."""
         if settle:
             self.settle()
-        return [
-            payload
-            for topic, errnum, payload in self.received
-            if topic == "sched.alloc"
-            and payload["id"] == jobid
-            and (not types or payload["type"] in types)
-        ]
+        mine = (p for topic, _, p in self.received if topic == "sched.alloc" and p["id"] == jobid)
+        return [payload for payload in mine if not types or payload["type"] in types]
 
     def success(self, jobid, settle=True):
         found = self.answers(jobid, 0, settle=settle)
@@ -528,8 +512,7 @@ class Rig:
         return self.annotations(jobid).get("sched", {})
 
     def estimate(self, jobid):
-        """The start that a job's user is told, in seconds from the start of the clock, and its kind;
-        None: none."""
+        """The start that a job's user is told, in seconds from the start of the clock, and its kind; None: none."""
         shown = self.shown(jobid)
         when = shown.get("t_estimate")
         return None if when is None else (round(when - START_TIME), shown.get("t_estimate_kind"))
@@ -585,9 +568,8 @@ class Simulation(Rig):
 
     def submit(self, jobid, spec, runtime=None, **keys):
         """A request for a job that runs for `runtime` seconds; default: its duration."""
-        self.runtime[jobid] = (
-            runtime if runtime is not None else spec["attributes"]["system"]["duration"]
-        )
+        limit = spec["attributes"]["system"]["duration"]
+        self.runtime[jobid] = limit if runtime is None else runtime
         self.alloc(jobid, spec, **keys)
 
     def told(self, payload):

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Admission rules, which keep jobs from starting although they fit: the guide's counter of
-licences."""
+"""Admission rules, which keep jobs from starting although they fit: the guide's counter of licences."""
 
 from pathlib import Path
 

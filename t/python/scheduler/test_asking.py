@@ -146,9 +146,8 @@ def test_an_admin_sees_as_much_as_the_owner_and_changes_nothing():
     assert rig.ask(f"{BACKFILL}.config-reload", private)[0] == 0
 
     def answers():
-        said = [
-            rig.answer("explain", **payload) for payload in ({"id": 2}, {"id": 3}, {"all": True})
-        ]
+        questions = ({"id": 2}, {"id": 3}, {"all": True})
+        said = [rig.answer("explain", **payload) for payload in questions]
         said += [rig.answer("plan"), rig.answer("reservations")]
         return [{**one, "made": None, "now": None} for one in said]
 
@@ -332,10 +331,9 @@ def test_explain_looks_at_few_of_the_running_jobs(monkeypatch):
     """However many there are; and so it is answered in a few steps."""
     looked, steps = [], []
     held_ranks, go_on = ResourcePool.held_ranks, Answering._go_on
-    monkeypatch.setattr(
-        ResourcePool, "held_ranks", lambda *args: looked.append(1) or held_ranks(*args)
-    )
-    monkeypatch.setattr(Answering, "_go_on", lambda *args: steps.append(1) or go_on(*args))
+    counted = lambda log, function: lambda *args: log.append(1) or function(*args)  # noqa: E731
+    monkeypatch.setattr(ResourcePool, "held_ranks", counted(looked, held_ranks))
+    monkeypatch.setattr(Answering, "_go_on", counted(steps, go_on))
     costs = []
     for count in (300, 1200):
         jobs = [(1, 600 + jobid) for jobid in range(count)]

@@ -147,10 +147,8 @@ def test_a_job_that_the_next_period_is_too_small_for_holds_up_no_other(policy, a
     submit(rig, 1, 7)  # six hours of it after midnight
     submit(rig, 2, 2, nodes=4)
     submit(rig, 3, 8, bank="blue")
-    rig.wait(0.9 * HOUR)
-    assert rig.started() == [1]
-    rig.wait(0.2 * HOUR)
-    assert rig.started() == [1, 3]
+    assert rig.started(after=0.9 * HOUR) == [1]
+    assert rig.started(after=0.2 * HOUR) == [1, 3]
     assert rig.explain(2)["reason"].startswith(
         "budget bank: bank red has taken 6.0 of 8 node-hours"
     )

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""R is stored before the job is answered, also with a slow or failing KVS; the permitted answers
-of a request."""
+"""R is stored before the job is answered, also with a slow or failing KVS; the permitted answers of a request."""
 
 import inspect
 

@@ -6,7 +6,7 @@ import re
 import textwrap
 
 import pytest
-from peers import EXAMPLES, R, Rig, jobspec, part_of
+from peers import EXAMPLES, R, Rig, jobspec, part_of, whole
 
 from flux.scheduler import forecasts
 
@@ -70,14 +70,8 @@ def test_stepping():
 
 def test_limits():
     rig = load("limits", "max-nodes=2")
-
-    def submit(jobid, user, nodes, duration=10):
-        rig.alloc(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=duration), userid=user)
-
-    submit(1, 500, 2)
-    submit(2, 500, 1)
-    submit(3, 600, 1)
-    submit(4, 600, 1, duration=0)
+    rig.alloc({1: whole(2, 10), 2: whole(1, 10)}, userid=500)
+    rig.alloc({3: whole(1, 10), 4: whole(1)}, userid=600)
     assert rig.started() == [1, 3]
     assert rig.denied(4) == "a time limit is required"
     assert rig.ask("limits.stats-get")[1]["nodes_by_user"] == {"500": 2, "600": 1}
@@ -132,9 +126,7 @@ def test_widest():
 def test_policies_keep_reservations(name):
     rig = load(name)
     rig.reserve("dat", 100, 50, nodes=4, users=[0])
-    whole = {"nodes": 4, "exclusive": True}
-    rig.alloc(1, jobspec(1, duration=200, **whole))
-    rig.alloc(2, jobspec(1, duration=50, **whole, reservation="later"))
+    rig.alloc({1: whole(4, 200), 2: whole(4, 50, reservation="later")})
     assert rig.started() == []
     rig.alloc(3, jobspec(4, nodes=2, exclusive=True, duration=20, reservation="dat"), priority=17)
     assert rig.started(after=101) == [3]
@@ -146,8 +138,7 @@ def test_policies_keep_reservations(name):
 def test_shortest():
     rig = load("shortest", "promises=unlimited")
     rig.arrive(1, jobspec(16, duration=100))
-    for jobid, duration in ((2, 0), (3, 300), (4, 200)):
-        rig.alloc(jobid, jobspec(16, duration=duration))
+    rig.alloc({2: jobspec(16), 3: jobspec(16, duration=300), 4: jobspec(16, duration=200)})
     rig.arrive(5, jobspec(16, duration=1000), priority=17)
     for jobid in (1, 5, 4, 3):
         rig.free(jobid, wait=0)
@@ -234,9 +225,8 @@ def test_the_users_own_minimal_example(shared_data, tmp_path):
 def test_debugfirst():
     rig = load("debugfirst")
     start = rig.now
-    whole = {"nodes": 4, "exclusive": True}
-    rig.arrive(1, jobspec(1, duration=100, **whole))
-    rig.alloc({2: jobspec(1, duration=3600, **whole), 3: jobspec(1, duration=1800, **whole)})
+    rig.arrive(1, whole(4, 100))
+    rig.alloc({2: whole(4, 3600), 3: whole(4, 1800)})
     latest = [rig.shown(jobid)["t_latest"] - start for jobid in (2, 3)]
     assert latest == [86400, 7200]
     rig.free(1)

@@ -112,8 +112,9 @@ def test_a_promised_job_that_its_share_puts_first_is_promised_anew():
     submit(rig, {3: 1})
     rig.arrive(4, jobspec(4, duration=2000), userid=2)
     assert order(rig) == [3, 4]
-    rig.wait(200)
-    assert rig.started() == [1, 2, 4], "nodes are idle, and the second job is the first now"
+    assert rig.started(after=200) == [1, 2, 4], (
+        "nodes are idle, and the second job is the first now"
+    )
 
 
 def test_a_share_does_not_void_a_latest_start():
@@ -240,24 +241,6 @@ def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
 
 
 # -- over reloads ----------------------------------------------------------------------------------
-
-
-def test_past_use_is_there_after_a_reload():
-    rig = load()
-    submit(rig, {1: 500}, slots=8)
-    submit(rig, {2: 600}, "b", slots=4)
-    rig.free(1, after=600)
-    before = used(rig)
-    assert before["", "500"] > 1
-    rig.will_be_found(2, spec=jobspec(4, duration=1000, bank="b"), userid=600)
-    rig.unload()
-    load(rig=rig)
-    after = used(rig)
-    assert after["", "500"] == pytest.approx(before["", "500"], rel=0.01)
-    assert after["b", "600"] == pytest.approx(before["b", "600"], rel=0.01)
-    rig.wait(600)
-    assert used(rig)["b", "600"] > after["b", "600"], "it runs on"
-    assert not rig.logged(3)
 
 
 def test_past_use_decays_while_no_scheduler_is_there():

@@ -148,8 +148,7 @@ def latest(*jobs):
 
 @pytest.fixture
 def promised():
-    """Promises that would be others if they were made at once: the job that was promised the first
-    place has gone."""
+    """Promises that would be others if they were made at once: the job that was promised the first place has gone."""
     instance = loaded("sched-backfill", "promise=all", "within=0", nodes=4, cores=1)
     instance.submit(nodes=4, duration=1000)
     instance.run_until_idle()

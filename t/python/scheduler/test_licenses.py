@@ -76,25 +76,6 @@ def test_more_licences_than_there_are_is_denied(policy, args, licenses, note):
     assert not rig.logged(3)
 
 
-@POLICIES
-def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
-    rig = Rig(R(4, 4))
-    for jobid, licenses in ((8, {"matlab": 1}), (9, None), (10, "nonsense"), (11, {"maple": 1})):
-        spec = jobspec(4, **({"licenses": licenses} if licenses else {}))
-        rig.will_be_found(jobid, R(str(jobid - 8), 4), spec, userid=500)
-    load(policy, args, rig)
-    assert used(rig) == {"matlab": 1}
-    assert not rig.logged(3)
-    rig.free(9, rig.info.R[9])
-    rig.alloc((1, 2), wants(1))
-    assert rig.started() == [1]
-    rig.free(8, rig.info.R[8])
-    for jobid in (10, 11):
-        rig.free(jobid, rig.info.R[jobid])
-    assert rig.started() == [1, 2]
-    assert used(rig) == {"matlab": 2}
-
-
 @pytest.mark.parametrize(
     "value, text",
     [
@@ -131,14 +112,13 @@ def test_answers():
         {"name": "ansys", "total": 0, "used": 0},
         {"name": "matlab", "total": 3, "used": 2},
     ]
-    assert rig.explain(2)["rules"] == [
-        {"rule": "licenses", "reason": "licenses: matlab 2 of 3 in use, 1 reserved; needs 1"}
-    ]
-    for asked, verdict, text in (
-        (wants(1), "later", "matlab 2 of 3"),
-        (wants(1, name="ansys"), "never", "there are 0"),
+    reason = "licenses: matlab 2 of 3 in use, 1 reserved; needs 1"
+    assert rig.explain(2)["rules"] == [{"rule": "licenses", "reason": reason}]
+    for name, verdict, text in (
+        ("matlab", "later", "matlab 2 of 3"),
+        ("ansys", "never", "there are 0"),
     ):
-        answer = rig.answer("when", jobspec=asked)
+        answer = rig.answer("when", jobspec=wants(1, name=name))
         assert answer["verdict"] == verdict and text in answer["reason"]
 
 
@@ -164,8 +144,7 @@ def test_a_start_is_promised_while_all_who_hold_a_planned_licence_have_an_end():
 
 
 def test_a_change_of_licences_that_are_not_planned_withdraws_no_promise():
-    """A promise on ranks keeps its time if a job is to end earlier; a new one would not be so
-    late."""
+    """A promise on ranks keeps its time if a job is to end earlier; a new one would not be so late."""
     rig = load(Backfill, ())
     rig.alloc(1, jobspec(1, cores=3, duration=200))
     rig.arrive(2, jobspec(1, cores=3, nodes=4, duration=10))
@@ -262,14 +241,10 @@ def test_a_new_table_keeps_the_counts_read_and_reads_one_file_once(tmp_path):
     write(path, "matlab 2\nansys 1\n")
     rig = load(Fifo, (), **matlab(path))
     path.unlink()
-    elsewhere = {"elsewhere": str(path)}
-    rig.reconfigure(
-        {"licenses": {"matlab": {"total": 9, **elsewhere}, "ansys": {"total": 2, **elsewhere}}}
-    )
-    assert {one["name"]: one["elsewhere"] for one in rig.answer("limits")["licenses"]} == {
-        "matlab": 2,
-        "ansys": 1,
-    }
+    tables = {name: {"total": 9, "elsewhere": str(path)} for name in ("matlab", "ansys")}
+    rig.reconfigure({"licenses": tables})
+    counts = {one["name"]: one["elsewhere"] for one in rig.answer("limits")["licenses"]}
+    assert counts == {"matlab": 2, "ansys": 1}
     rig.reconfigure({})
     rig.wait(100)
     assert "licenses" not in [rule.name for rule in rig.sched.admission.rules]

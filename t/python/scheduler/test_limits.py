@@ -279,10 +279,7 @@ def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
     rig.will_be_found(8, R("0", 4), nodes(1, bank="red"), userid=7)
     rig.will_be_found(9, R("1", 4), nodes(1, bank="blue"), userid=7)
     rig.will_be_found(10, R("2", 4), userid=7)
-    limits = {
-        "bank": {"per": "bank", "max": {"nodes": 1}},
-        "user": {"per": "user", "max": {"nodes": 4}},
-    }
+    limits = {per: {"per": per, "max": {"nodes": most}} for per, most in (("bank", 1), ("user", 4))}
     load(policy, args, limits, rig)
     assert used(rig, "bank") == dict.fromkeys([("red",), ("blue",), ("",)], (1, 4, 0, 1))
     assert used(rig, "user") == {(7,): (3, 12, 0, 3)}
@@ -292,31 +289,6 @@ def test_jobs_that_run_when_the_scheduler_is_loaded(policy, args):
     assert rig.started() == []
     rig.free(8, rig.info.R[8])
     assert rig.started() == [1]
-
-
-@POLICIES
-def test_other_maxima_by_a_reload_of_the_configuration(policy, args):
-    rig = load(policy, args, PER_USER)
-    rig.alloc((1, 2, 3, 4), nodes(1), userid=7)
-    assert rig.started() == [1, 2]
-    assert rig.reason(3) == "limit one: ann has 2 of 2 nodes; needs 1"
-    rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 3}}}})
-    assert rig.started() == [1, 2, 3]
-    assert used(rig) == {(7,): (3, 12, 0, 3)}
-    rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": "x"}}}})
-    assert rig.logged(3) == [
-        "configuration: [limits.one] max.nodes='x': expected a whole number, 0 or more"
-    ]
-    rig.free(1)
-    assert rig.started() == [1, 2, 3, 4]  # the limit as it was
-    rig.reconfigure({"limits": {"one": {"per": "user", "max": {"nodes": 1}}}})
-    assert used(rig) == {(7,): (3, 12, 0, 3)}  # nothing dies
-    for jobid in (2, 3):
-        rig.free(jobid)
-    rig.alloc(5, nodes(1), userid=7)
-    assert rig.started() == [1, 2, 3, 4]
-    rig.reconfigure({"limits": {}})
-    assert rig.started() == [1, 2, 3, 4, 5]
 
 
 @POLICIES
@@ -387,22 +359,6 @@ def test_the_reason_that_explain_gives(policy, args):
     rig.alloc(4, nodes(3, queue="batch"), userid=7)  # more than it may ever have
     job = rig.explain(4)
     assert (job["limit"]["t_again"], job["limit"]["job"]) == (None, None)
-
-
-@POLICIES
-def test_the_limit_of_explain_is_that_of_the_reason(policy, args):
-    """Job 4 is behind job 2 by the first limit, which it would not exceed, and over the second."""
-    limits = {
-        "first": {"per": "user", "users": ["7"], "max": {"nodes": 2}, "order": "strict"},
-        "second": {"per": "bank", "banks": ["red"], "max": {"jobs": 1}},
-    }
-    rig = load(policy, args, limits)
-    rig.alloc({1: nodes(1, duration=100), 2: nodes(2, duration=100)}, userid=7)
-    rig.arrive(3, nodes(1, duration=100, bank="red"), userid=8)
-    rig.alloc(4, nodes(1, duration=100, bank="red"), userid=7)
-    job = rig.explain(4)
-    assert job["reason"] == "limit first: behind ƒ3, which waits for it"
-    assert job["limit"]["name"] == "first"
 
 
 def test_the_use_shown_to_the_owner_and_to_a_guest():

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Every row of the allocation protocol (RFC 27), at the message level: well formed, mutated, out of
-order."""
+"""Every row of the allocation protocol (RFC 27), at the message level: well formed, mutated, out of order."""
 
 import errno
 import sys
@@ -44,9 +43,8 @@ def test_a_fault_of_many_jobspecs_is_logged_once(rig):
     for jobid, spec in enumerate(({"version": 1}, {"version": 1}, {"version": 7}), 1):
         rig.alloc(jobid, spec)
     assert all("cannot parse jobspec" in rig.denied(jobid) for jobid in (1, 2, 3))
-    assert [text[:35] for text in rig.logged(ERR)] == [
-        f"alloc: cannot parse jobspec for {name}:" for name in ("ƒ2", "ƒ4")
-    ]
+    said = [f"alloc: cannot parse jobspec for {name}:" for name in ("ƒ2", "ƒ4")]
+    assert [text[:35] for text in rig.logged(ERR)] == said
 
 
 def test_a_jobspec_nested_past_any_depth_is_denied(rig):

@@ -30,12 +30,11 @@ def learnt(*jobs):
     return shares
 
 
-def drawn(shares, userid=1, limit=100.0, elapsed=0.0, plays=200):
+def drawn(shares, userid=1, limit=100.0, elapsed=0.0):
     """All run times that plays draw for jobs of a user."""
     jobs = [RunningJob(jobid, userid, 1, limit, 0.0, limit) for jobid in range(5)]
-    return {
-        round(Draws(shares, play).run_of(job, elapsed), 6) for job in jobs for play in range(plays)
-    }
+    plays = [Draws(shares, play) for play in range(200)]
+    return {round(play.run_of(job, elapsed), 6) for job in jobs for play in plays}
 
 
 OWN = [(1, 200.0, 20.0), (1, 50.0, 25.0), (1, 100.0, 80.0), (1, 10.0, 99.0)] * 2  # .1, .5, .8, 1
@@ -299,13 +298,9 @@ def test_the_learnt_is_there_after_a_reload():
     rig.reload("sched-fifo")
     assert list(rig.sched.odds.text()) == kept
     stored = json.loads("".join(kept))
-    assert stored["misses"] == [
-        [
-            7,
-            rig.begun // odds_module.BURST_S,
-            pytest.approx(30 / odds_module.LEAST_WIDTH_S, abs=2e-3),
-        ]
-    ]
+    ((userid, hour, miss),) = stored["misses"]
+    assert (userid, hour) == (7, rig.begun // odds_module.BURST_S)
+    assert miss == pytest.approx(30 / odds_module.LEAST_WIDTH_S, abs=2e-3)
     assert stored["shares"] == [[7, True, [0.5] * 8 + [pytest.approx(0.8, abs=0.01)]]]
 
 

@@ -161,8 +161,7 @@ class Forecasting(Guide):
 def test_a_forecast_runs_to_its_end_and_then_once_more():
     rig = Rig(R(1, 1), Forecasting)
     sched = rig.sched
-    rig.alloc(1, jobspec(1))
-    rig.arrive(2)
+    rig.arrive((1, 2))
     assert sched.notes == ["begin"]
     for jobid in (3, 4, 5):
         rig.arrive(jobid, wait=0.1)

@@ -105,19 +105,11 @@ class NoCandidates(ResourcePool):
     placement = placement()
 
 
-class Breaks(Rv1Pool):
-    def _select_resources(self, candidates, request):
-        if request.slot_size == 3:
-            raise KeyError("bug in the pool")
-        return super()._select_resources(candidates, request)
-
-
 MISTAKES = [
     (forgets_the_allocation(ResourcePool), "expected an allocation of the pool, got None"),
     (forgets_the_allocation(Rv1Pool), "alloc() returned None: expected a pool"),
     (ForgetsTheRequest, "parse_resource_request() returned None"),
     (CannotBeHashed, "expected a request that can be hashed"),
-    (Breaks, "error: KeyError: 'bug in the pool'"),
 ]
 
 

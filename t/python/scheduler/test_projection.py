@@ -354,11 +354,9 @@ def test_a_scheduler_that_ends_leaves_no_child():
 def test_victims_that_the_job_manager_has_yet_to_tell_of(policy):
     rig = Simulation(R(2, 4), estimates=True)
     rig.manager.methods["getattr"] = lambda msg: None
-    rig.instance.config = {
-        "queues": {"batch": {}, "standby": {}},
-        "preemption": {"standby": {"rank": 0, "queues": ["standby"], "grace": "5s"}},
-    }
-    rig.load(policy)
+    table = {"standby": {"rank": 0, "queues": ["standby"], "grace": "5s"}}
+    queues = {"batch": {}, "standby": {}}
+    rig.load(policy, config={"queues": queues, "preemption": table})
     rig.submit(1, whole(2, 5000, queue="standby"))
     rig.wait(10)
     rig.submit(2, whole(2, 300, queue="batch"))

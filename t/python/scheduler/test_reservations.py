@@ -8,7 +8,6 @@ import pytest
 from peers import R, Rig, Simulation, jobspec, loaded, whole
 
 from flux.idset import IDset
-from flux.resource.pool.masks import members
 from flux.scheduler.host import name_of
 from flux.scheduler.reservations.rule import DEFERRED_JOBS_RETRIED
 
@@ -35,16 +34,6 @@ def reloaded(rig, specs):
     for jobid, spec in specs.items():
         rig.will_be_found(jobid, spec=spec)
     rig.reload(rig.sched.name, "queue-depth=unlimited")
-
-
-def held_by_jobs(rig):
-    """Ranks that jobs hold, by the pool."""
-    pool = rig.sched.resources
-    return {
-        jobid: set(members(pool.held_ranks(jobid)))
-        for jobid, _ in pool.job_end_times()
-        if jobid >= 0
-    }
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -261,8 +250,7 @@ def test_windows_repeat(module, state, endless):
 
 def test_a_job_that_its_reservation_will_refuse_is_explained():
     rig = make("sched-fifo")
-    rig.alloc(1, whole(8, 100))
-    rig.alloc(2, whole(8, 100))
+    rig.alloc({1: whole(8, 100), 2: whole(8, 100)})
     rig.reserve("class", 1000, 100, nodes=1, users=[7])
     rig.alloc(3, whole(1, 10, reservation="class"))
     job = rig.explain(3)
@@ -273,8 +261,7 @@ def test_a_job_that_its_reservation_will_refuse_is_explained():
 @pytest.mark.parametrize("module", MODULES)
 def test_no_part_of_a_job_fits_while_its_reservation_does_not_exist(module):
     rig = make(module)
-    rig.alloc(1, whole(6, 100))
-    rig.alloc(2, whole(4, 50, reservation="class"))
+    rig.alloc({1: whole(6, 100), 2: whole(4, 50, reservation="class")})
     job = rig.explain(2)
     assert job["reason"] == "reservation class does not exist" and job["fits"] is None
 
@@ -295,26 +282,6 @@ def test_maintenance_is_not_short_of_nodes_that_are_down(module):
 
 
 # -- reloads and restarts --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_reload_in_the_middle_of_a_window(module):
-    rig = make(module)
-    rig.reserve("dat", 10, 1000, nodes=6, users=[0])
-    rig.arrive(1, whole(2, 500), wait=11)
-    spec = whole(3, 5000, reservation="dat")
-    rig.alloc(2, spec)
-    assert rig.started() == [1, 2]
-    reloaded(rig, {1: whole(2, 500), 2: spec})
-    assert rig.manager.raised == [] and rig.logged(3) == []
-    assert state(rig) == ("active", 6, 0)
-    assert held_by_jobs(rig) == {1: rig.ranks(1), 2: rig.ranks(2)}
-    # Nodes freed by the job of the group are reserved again; after the end they are for all jobs.
-    rig.alloc(3, whole(1, 10))
-    rig.free(2)
-    assert rig.started(after=2) == [1, 2]
-    assert listed(rig)["dat"]["held"] == 6
-    assert rig.started(after=1000) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -514,28 +481,6 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_the_remaining_ones(module, wh
 # -- the door --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "entry, text",
-    [
-        (None, "a reservation is an object"),
-        ({"name": "dat", "start": "+1h", "duration": "1h", "nodes": 1}, "exists already"),
-        ({"name": "x", "start": "now", "duration": "1h", "nodes": 9}, "only 8 eligible"),
-        ({"name": "x", "start": 1000, "duration": 10, "nodes": 1}, "its last window ended at"),
-        ({"name": "x", "start": "now", "duration": 1, "hosts": "n0,m[1-3]"}, "hosts=m[1-3]: not in"),
-        (
-            {"name": "x", "start": "now", "duration": 1, "requires": {"properties": ["red"]}},
-            "no node of this instance meets its constraint",
-        ),
-        ({"name": "x", "start": "now", "duration": 1, "requires": {"colour": ["red"]}}, "unknown constraint operator"),
-    ],
-)  # fmt: skip
-def test_reservations_that_cannot_be_made(entry, text):
-    rig = make("sched-fifo")
-    rig.reserve("dat", 100, 50, nodes=1)
-    errnum, answer = rig.ask("sched.reserve", {"reservation": entry})
-    assert errnum == errno.EINVAL and text in answer
-
-
 def test_guests_may_list_and_no_more():
     rig = make("sched-fifo")
     rig.reserve("dat", 100, 50, nodes=1, users=[0, 70001001], queues=["batch"])
@@ -580,11 +525,7 @@ def test_nodes_freed_by_the_group_are_not_counted_on(module, exclusive):
 @pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("args", [(), ("promise=4",)], ids=["", "4"])
 def test_a_late_job_starts_no_passes(module, args):
-    """A job waits for one that has outlived its limit: its end is an event, and until then there is nothing to do.
-
-    (With reservations there is a timer for each promise; a promise that was renewed for now set it to the next
-    millisecond, again and again.)
-    """
+    """A job waits for one that has outlived its limit. A promise renewed for now would set its timer again and again."""
     if args and module != "sched-backfill":
         pytest.skip("only backfilling promises starts")
     rig = make(module, 4, args=("queue-depth=unlimited", *args))

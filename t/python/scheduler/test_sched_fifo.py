@@ -33,13 +33,11 @@ def test_reasons(module):
     rig = Rig(R(4, 4), module)
     rig.alloc({1: jobspec(1, nodes=3, exclusive=True), 2: jobspec(1, nodes=2, exclusive=True)})
     rig.alloc(3, jobspec(1))
-    assert (
-        rig.shown(2)["reason_pending"]
-        == "insufficient resources: needs 2 nodes (exclusive), 1 free of 4 nodes (3 busy)"
-    )
-    assert rig.shown(3)["reason_pending"] == "behind ƒ3"
+    needs = "needs 2 nodes (exclusive), 1 free of 4 nodes (3 busy)"
+    assert rig.reason(2) == f"insufficient resources: {needs}"
+    assert rig.reason(3) == "behind ƒ3"
     rig.resource.update(down="1-3")
-    assert rig.shown(2)["reason_pending"] == "3 of 4 matching nodes are down"
+    assert rig.reason(2) == "3 of 4 matching nodes are down"
     rig.resource.update(up="1-3")
     rig.free(1)
     assert rig.success(2)["annotations"]["sched"]["reason_pending"] is None
@@ -90,14 +88,10 @@ def test_bit_1_denies_every_request(simple):
 def test_bit_2_annotates_jobs_ahead_and_nothing_else(simple):
     setbit(simple, 2)
     simple.alloc(1, jobspec(4, duration=10))
-    for jobid in (2, 3, 4):
-        simple.alloc(jobid, jobspec(1, duration=10))
-    simple.settle()
+    simple.arrive({jobid: jobspec(1, duration=10) for jobid in (2, 3, 4)})
     for jobid, ahead in ((2, 0), (3, 1), (4, 2)):
-        assert simple.shown(jobid) == {
-            "reason_pending": "insufficient resources",
-            "jobs_ahead": ahead,
-        }
+        reason = "insufficient resources"
+        assert simple.shown(jobid) == {"reason_pending": reason, "jobs_ahead": ahead}
     simple.prioritize((4, 30))
     assert [simple.shown(jobid)["jobs_ahead"] for jobid in (4, 2, 3)] == [0, 1, 2]
     simple.free(1)

@@ -162,41 +162,6 @@ def would_be_over(rig, **tables):
     return [(one["entry"], one["state"], one["jobs"], one["text"]) for one in answer["over"]]
 
 
-def test_jobs_that_would_be_over_a_new_limit_are_named():
-    rig = Rig(R(4, 4), "sched-backfill")
-    for jobid, nodes, bank in (
-        (1, 1, "red"), (2, 2, "red"), (3, 1, "blue"), (4, 1, "red"), (5, 3, "blue"),
-    ):  # fmt: skip
-        spec = jobspec(1, nodes=nodes, exclusive=True, duration=100, bank=bank)
-        rig.info.jobspecs[jobid] = spec
-        rig.alloc(jobid, spec, userid=700)
-    assert rig.started() == [1, 2, 3]
-
-    def over(**limit):
-        return would_be_over(rig, limits={"new": {"per": "bank", **limit}})
-
-    assert over(max={"nodes": 9}) == []
-    assert over(max={"nodes": 2}) == [
-        ("new", "running", ["ƒ2", "ƒ3"], "limit new: bank red has 3 of 2 nodes"),
-        ("new", "pending", ["ƒ5"], "limit new: bank red has 3 of 2 nodes; needs 1"),
-        ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed"),
-    ]
-    assert over(max={"nodes": 2}, banks=["blue"], deny=True) == [
-        ("new", "pending", ["ƒ6"], "limit new: needs 3 nodes, at most 2 are allowed")
-    ]
-    # The entry is the one that denies it, also when another is new.
-    strict = {"per": "bank", "max": {"nodes": 2}, "banks": ["blue"], "deny": True}
-    wide = {"per": "user", "max": {"jobs": 99}}
-    assert would_be_over(rig, limits={"all": wide, "small": strict}) == [
-        ("small", "pending", ["ƒ6"], "limit small: needs 3 nodes, at most 2 are allowed")
-    ]
-    # No rule has changed: free nodes go to the next job in the queue.
-    assert rig.answer("limits")["limits"] == []
-    rig.free(2)
-    assert rig.started() == [1, 2, 3, 4]
-    assert not rig.logged(3)
-
-
 def test_jobs_are_counted_by_the_parents_of_queues_in_the_file_that_is_checked():
     kept = {"batch": {"per": "queue", "queues": ["batch"], "max": {"jobs": 2}}}
     rig = Rig(R(4, 4), "sched-backfill", config={"queues": {"batch": {}}, "limits": kept})

@@ -72,8 +72,7 @@ ONE_JOB_EACH = {"user": {"per": "user", "max": {"jobs": 1}}}
 
 
 def fill(rig, pending):
-    """Jobs of one node that leave one free, and `pending` jobs of different shapes that wait, one
-    in three of a lower priority."""
+    """Jobs of one node that leave one free, and `pending` jobs of different shapes that wait, one in three of a lower priority."""
     rig.arrive({jobid: whole(1, 10000 + jobid) for jobid in range(1, NODES)})
     for jobid in range(NODES, NODES + pending):
         priority = 16 - jobid % 3 // 2
@@ -280,8 +279,7 @@ def test_a_search_for_jobs_that_preempt_others_does_no_more_the_more_jobs_wait(b
 
 @pytest.mark.parametrize("table", ["comes into force", "is in force"])
 def test_shares_of_many_users_are_computed_together(table, begin):
-    """When the table comes into force, and when the first job of each comes: not one by one, each with the
-    use of all others."""
+    """When the table comes into force, and when the first job of each comes: not one by one, each with the use of all others."""
     tables = {"fairshare": {"half-life": "1d"}}
 
     def spent(users):
@@ -300,8 +298,7 @@ def test_shares_of_many_users_are_computed_together(table, begin):
 
 
 def test_a_pass_does_no_more_for_a_shape_the_more_shapes_there_are(begin):
-    """Those of many users, whose jobs share no nodes: a shape is refused for all of them, without a
-    look at all other jobs."""
+    """Those of many users, whose jobs share no nodes: a shape is refused for all of them, without a look at all other jobs."""
 
     def spent(shapes):
         rig, meter = begin(sharing={"all": {"mode": "user"}})

@@ -108,9 +108,7 @@ def deep(jobs=600, busy=15):
     rig = Rig(R(16, 4), "sched-backfill", "reason-depth=0")
     rig.arrive(1, jobspec(1, nodes=busy, cores=4, duration=100000))
     rig.alloc(2, jobspec(1, nodes=16, cores=4, duration=10), priority=30)
-    for jobid in range(3, jobs + 3):
-        rig.alloc(jobid, different(jobid, 90000))
-    rig.settle()
+    rig.arrive({jobid: different(jobid, 90000) for jobid in range(3, jobs + 3)})
     return rig
 
 
@@ -168,10 +166,9 @@ def test_trap_5_blocked_and_denied_jobs_yield_too(module):
     rig = Rig(R(4, 4), module, "queue-depth=unlimited", "reason-depth=0")
     rig.arrive(1, jobspec(1, nodes=4, cores=4))
     before = rig.sched.stats_get()["sched_yields"]
-    for jobid in range(2, 302):
-        blocks = module == "sched-backfill"
-        rig.alloc(jobid, different(jobid, 10000) if blocks else jobspec(1, nodes=9))
-    rig.settle()
+    blocks = module == "sched-backfill"
+    jobs = range(2, 302)
+    rig.arrive({n: different(n, 10000) if blocks else jobspec(1, nodes=9) for n in jobs})
     assert rig.sched.stats_get()["sched_yields"] - before >= 300 / EFFORT_PER_TURN
     assert rig.sched.stats_get()["sched_passes"] <= 3
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Walks over a backlog look at few jobs. That they leave out none is shown by test_definition.py and test_traps.py."""
 
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, whole
 
 from flux.resource.pool.placement import RoomCounts
 from flux.scheduler import PendingJob
@@ -43,13 +43,10 @@ def test_after_an_end_only_those_are_examined_for_which_there_is_room(monkeypatc
 def test_one_question_leaves_out_all_groups_of_a_kind_until_the_promise_is_dropped(monkeypatch):
     rig = Rig(R(16, 1), "sched-backfill")
 
-    def submit(jobid, nodes, duration):
-        rig.arrive(jobid, jobspec(1, nodes=nodes, exclusive=True, duration=duration))
-
-    for job in ((1, 4, 1000), (2, 8, 1000), (3, 16, 10)):
-        submit(*job)  # the last one is promised a start
+    for jobid, nodes, duration in ((1, 4, 1000), (2, 8, 1000), (3, 16, 10)):
+        rig.arrive(jobid, whole(nodes, duration))  # the last one is promised a start
     for nodes in range(2, 8):
-        submit(10 + nodes, nodes, 5000)
+        rig.arrive(10 + nodes, whole(nodes, 5000))
     asked = []
     too_long = BackfillInOrder.too_long
     monkeypatch.setattr(

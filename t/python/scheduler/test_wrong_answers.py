@@ -59,8 +59,7 @@ def test_an_order_that_sets_the_priority_is_told():
 
 
 def starts_by(tmp_path, option, returned):
-    """The order in which three jobs start that wait together for the same node, and the errors
-    logged."""
+    """The order in which three jobs start that wait together for the same node, and the errors logged."""
     path = tmp_path / "site.py"
     path.write_text("def function(scheduler, job):\n    return scheduler.returned(job)\n")
 
@@ -344,8 +343,7 @@ def test_whatever_a_rule_answers_the_scheduler_goes_on(name, hook, wrong):
     rig = Rig(R(4, 4), estimates=hook in ("why", "check"))
     rig.will_be_found(99, R("3", 4))
     rig.load(ruled(policy, kind, Hears), *args)
-    for jobid in range(1, 5):
-        rig.alloc(jobid, jobspec(8, duration=100 + jobid))
+    rig.alloc({jobid: jobspec(8, duration=100 + jobid) for jobid in range(1, 5)})
     rig.wait(5)
     answers = [rig.ask(*question) for question in QUESTIONS]
     assert all(errnum == 0 or isinstance(answer, str) for errnum, answer in answers)
@@ -400,8 +398,7 @@ def test_a_rule_that_readmits_jobs_when_asked_is_not_asked_for_ever(hook):
             self.host.readmit(self)  # as a rule should
 
     rig = Rig(R(2, 4), ruled(Backfill, Wakes))
-    for jobid in (1, 2):
-        rig.alloc(jobid, jobspec(1, duration=10))
+    rig.alloc({jobid: jobspec(1, duration=10) for jobid in (1, 2)})
     rig.wait(5)
     told = rig.logged(3)
     assert told and all("wakes: readmit() in an answer" in line for line in told)
