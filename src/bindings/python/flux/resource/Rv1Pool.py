@@ -1,26 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The pool of R version 1 (RFC 20): allocation by worst fit.
 
-Structure, for authors of other pools:
-
-- ``pool/inventory.py``: the ranks with their resources, immutable and shared; explains *units*
-  (cores and GPUs of a rank, as one mask) and *selections* (units of ranks);
-- ``pool/state.py``: the mutable state: free units, indexed by their numbers, jobs with their units
-  and ends, ranks that are up;
-- ``pool/placement.py``: the policy. The arguments of ``place(index, shape, eligible)`` are an
-  index, a ``request.Shape``, and the mask of ranks that are up and meet the constraint. It returns
-  a selection and the number of slots, or None, without side effects. ``pick()`` chooses the units
-  on a rank, ``best_fit`` the order of ranks;
-- ``pool/rv1.py`` reads R, ``pool/explain.py`` explains why a request does not fit,
-  ``pool/hooks.py`` has methods for a site to override, and ``plan/`` looks ahead;
-- ``pool/contract.py``: the contract; ``ResourcePoolImplementation.py``: the methods derived from it
-  for any pool;
-- this module: the implementation of the contract from these parts.
-
-A pool with another policy has another ``placement``. If its decision needs more than a placement's
-arguments, it overrides ``place_shape()``; if it may refuse a request that fits by count, also
-``check_shape()`` and ``countable()``. A site that wants to reorder or choose among candidates
-overrides the hooks.
+It implements the contract (``pool/contract.py``) with the parts in ``pool``, which lists them;
+doc/guide/pools.rst tells what a pool with another policy overrides.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Files:
 - ``pool/contract.py``: the methods that a pool must define; ``ResourcePoolImplementation.py``:
   those inherited by any pool with a view of its free units. Each method is documented with costs
   and exceptions.
-- ``Rv1Pool.py``, ``TreePool.py``: the two pools, with lists of the files of their parts.
+- ``Rv1Pool.py``, ``TreePool.py``: the two pools.
 - ``request.py``, ``ResourceCount.py``: a job's request, parsed from its jobspec.
 - ``errors.py``: the exceptions of an allocation.
 - ``allocations.py``: a check of allocations, for job managers.

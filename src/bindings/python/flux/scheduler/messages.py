@@ -258,6 +258,8 @@ class Responder:
             self.refuse(msg, str(exc))
         except BlockingIOError as exc:  # too many queries at once
             self.refuse(msg, str(exc.strerror), errno.EAGAIN)
+        except NotImplementedError as exc:  # a pool without a view
+            self.refuse(msg, f"the pool of this scheduler has no {exc}")
         except RecursionError:  # also the caller's mistake
             self.refuse(msg, f"{msg.topic}: the payload is nested too deeply")
         except (Exception, SystemExit) as exc:

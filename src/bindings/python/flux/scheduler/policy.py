@@ -1,18 +1,8 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The base class of the library's schedulers, and of a site's own.
 
-`PolicyScheduler` adds to `Scheduler`:
-
-- `~PolicyScheduler.allocate` and `~PolicyScheduler.start`: allocate resources to a job if all
-  admission rules let it start (`flux.scheduler.admission`), set start and end in its R, and answer
-  the request;
-- `~PolicyScheduler.estimates`: annotate pending jobs with their expected starts;
-- `~PolicyScheduler.reasons`: annotate pending jobs with the reasons of their waits;
-- the services behind ``flux sched`` (`flux.scheduler.query`).
-
-Collaborators: `admission_control.AdmissionControl` has the rules and the deferred jobs,
-`queue.QueueOrder` determines which jobs wait for which, `pools.RequestFacts` caches the pool's
-answers about requests, `forecasts.Forecasts` annotates jobs for users.
+`PolicyScheduler` adds to `Scheduler` admission rules (`flux.scheduler.admission`), estimates and
+reasons for users, and the services behind ``flux sched`` (`flux.scheduler.query`).
 """
 
 from __future__ import annotations
@@ -346,6 +336,7 @@ class PolicyScheduler(Scheduler):
 
     def _pool_made(self) -> None:
         self._parser.as_queued = self.admission.as_queued
+        self.by_queue = self.by_queue and self.planning.pool_can("match_mask")
         self._site_policy.load(self._host.config.get())
         # Before hello: the job manager sends no frees between hello and ready.
         self._run_times.load()

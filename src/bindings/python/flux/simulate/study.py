@@ -156,11 +156,12 @@ class Run:
     def jobs(self):
         """A row per job, in order of submission; times in seconds since the first submission.
 
-        Columns: ``job``, ``user``, ``group``, ``queue``, ``size`` (units), ``limit`` (NaN: none),
-        ``submit``, ``start``, ``end``, ``wait``, ``run``, ``bounded_slowdown``, ``state``,
-        ``units`` (an idset), ``promise`` (the first promised start), ``note``.
+        Columns: ``job``, ``user``, ``group``, ``queue``, ``size``, the same again as ``nodes`` or
+        ``cores``, by the unit, so that `Trace` reads it, ``limit`` (NaN: none), ``submit``,
+        ``start``, ``end``, ``wait``, ``run``, ``bounded_slowdown``, ``state``, ``units`` (an
+        idset), ``promise`` (the first promised start), ``note``.
         """
-        outcome = self.outcome
+        outcome, unit = self.outcome, f"{self.workload.unit}s"
         rows = []
         for index, job in enumerate(self.workload.jobs):
             submit, start, end = outcome.submit[index], outcome.start[index], outcome.end[index]
@@ -173,6 +174,7 @@ class Run:
                     "group": job.group,
                     "queue": job.queue,
                     "size": outcome.size[index],
+                    unit: outcome.size[index],
                     "limit": job.limit or math.nan,
                     "submit": submit,
                     "start": start,

@@ -7,7 +7,7 @@ Which file to open:
 - ``inventory.py``: ranks with their resources; explains *units* and *selection*.
 - ``state.py``: the mutable state of a pool: free units, indexed by their numbers, jobs with their
   units and ends, ranks that are up.
-- ``placement.py``: the ranks and units that a request gets.
+- ``placement.py``: the ranks and units that a request gets, by worst fit or best fit.
 - ``rank_counts.py``: counts of jobs on each rank.
 - ``hooks.py``: the methods by which a site orders or chooses candidates.
 - ``explain.py``: the reason why a request does not fit, in numbers and in a sentence.
@@ -20,6 +20,4 @@ Interfaces: sites' pools import ``masks`` and ``placement``, and get an ``Invent
 writes the sentences of flux-core that scripts look for, and those in ``flux jobs``. The rest
 (``state.py``, ``rv1.py``, ``hosts.py``, ``constraint.py``) serves only ``Rv1Pool``, ``TreePool``
 and the pictures in ``draw/``.
-
-A change that makes an allocation slower shows in ``t/bench/pool``.
 """

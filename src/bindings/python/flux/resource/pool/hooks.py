@@ -182,9 +182,9 @@ class Hooks(ResourcePoolImplementation):
             raise ValueError(
                 f"_select_resources: expected (selected, nslots), got {quote(answer)}"
             ) from None
-        if not selected:
+        selection = self._checked(index, eligible, selected or ())
+        if not selection:
             return None
-        selection = self._checked(index, eligible, selected)
         placed = check_placed("_select_resources", (selection, nslots), index, shape, eligible)
         return with_amounts(index, shape, placed)
 
@@ -231,7 +231,7 @@ class Hooks(ResourcePoolImplementation):
                 rank, cores, gpus = one
                 core_mask = mask_of_ids(cores)
                 units = core_mask | mask_of_ids(gpus) << inventory.shift
-                bit = 1 << rank
+                bit = 1 << min(rank, inventory.ranks.bit_length())
             except (TypeError, ValueError, OverflowError):
                 raise ValueError(
                     f"_select_resources: expected (rank, cores, gpus), got {quote(one)}"

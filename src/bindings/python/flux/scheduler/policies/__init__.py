@@ -9,16 +9,7 @@
     Jobs may start ahead of others if they delay no promised start.
 
 The modules ``sched-fifo``, ``sched-simple`` and ``sched-backfill`` load them. A site's own policy
-is a file with a class derived from one of them, and ``mod_main``::
-
-    from flux.scheduler.policies import Backfill
-
-    class ShortestFirst(Backfill):
-        def order(self, job):
-            return (-job.priority, job.resource_request.duration)
-
-    def mod_main(h, *args):
-        ShortestFirst(h, *args).run()
+is a file with a class derived from one of them, and ``mod_main`` (``doc/guide/scheduler-policies``).
 
 Read ``fifo`` first: it is one method. ``backfill`` has the options. Its
 `flux.scheduler.decision.Decision` is one of three, each in its own file: ``backfilling``, one pass,

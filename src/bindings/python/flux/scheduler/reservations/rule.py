@@ -512,8 +512,13 @@ class ReservationService:
             self._add(reservation, configured=True)
         self._restored.clear()
 
+    def _check_pool(self) -> None:
+        if not self._host.planning.pool_can("plan"):
+            raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
+
     def read_table(self, name: str, table: Any) -> Reservation:
         """Parse an entry of the table. Raises ValueError if it is invalid."""
+        self._check_pool()
         if not isinstance(table, dict):
             raise ValueError(f"{table!r}: expected a table")
         now, entry = self._host.now(), {**table, "name": name}
@@ -564,8 +569,7 @@ class ReservationService:
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")
         scheduler, rule = self._host, self._rule
-        if not scheduler.planning.pool_can("plan"):
-            raise ValueError("the pool of this scheduler cannot plan, so nothing can be reserved")
+        self._check_pool()
         if len(rule.entries) >= MAX_RESERVATIONS:
             raise ValueError(f"there are {MAX_RESERVATIONS} reservations already")
         reservation = Reservation.from_dict(asked["reservation"], scheduler.now())

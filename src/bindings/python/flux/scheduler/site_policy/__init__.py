@@ -9,7 +9,7 @@ table. Without the table it is not among a scheduler's rules, and costs nothing.
 - `tables`: the single reader of tables, and queue names, of which a parent includes its virtual
   queues; `fields`: helpers to read a table's keys;
 - `counting`: counts the resources of jobs: the base of `limits`, on resources held at a time; `budgets`, on
-  resources used in a period; `licenses`, counted resources that are on no node; and `fairshare`;
+  resources used in a period; `licenses`, which are on no node; and `fairshare`;
 - `holdings`: the resources held by jobs, and by none;
 - `amounts`: memory and other amounts on nodes, counted by the pool;
 - `sharing`: jobs that may share a node;

@@ -238,7 +238,7 @@ class BudgetRule(ScopedRule):
     name = "budget"
     table = "budgets"
     lists = "budgets"
-    parse = staticmethod(read_budget)
+    read = staticmethod(read_budget)
     new_use = Account
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:

@@ -318,6 +318,7 @@ class CountingRule(TableRule):
     job's bounds (`Use.bounds_for`) is exceeded; when these change, it calls
     ``host.admission.recount()``. A subclass implements:
 
+    - ``read(key, value)``: parse an entry of the table, as `parse`;
     - ``uses_of(userid, attributes)``: return the uses in which a job counts;
     - ``read_job(job, uses, attributes)``: return the needs of a new pending job, by use, or
       raise ValueError if it can never run;
@@ -335,6 +336,7 @@ class CountingRule(TableRule):
     """
 
     are_promised = False
+    read: Callable[[str, Any], Any]
     uses_of: Callable[..., tuple[Any, ...]]
     read_job: Callable[..., dict[Any, Any]]
     found: Callable[..., dict[Any, Any]]
@@ -345,6 +347,11 @@ class CountingRule(TableRule):
         super().__init__(host, errors)
         self.uses: dict[Any, Any] = {}  # key -> `Use`
         self.counted: dict[int, Counted] = host.admission.counted
+
+    def parse(self, key: str, value: Any) -> Any:
+        if not self.host.planning.pool_can("held_counts"):
+            raise ValueError("the pool of this scheduler cannot count what jobs hold")
+        return self.read(key, value)
 
     def configure(self, entries: dict[str, Any]) -> None:
         self.host.admission.watched.difference_update(self.uses.values())

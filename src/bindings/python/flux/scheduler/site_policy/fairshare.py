@@ -149,7 +149,7 @@ class FairShareRule(CountingRule):
 
     name = "fairshare"
     table = "fairshare"
-    parse = staticmethod(read_entry)
+    read = staticmethod(read_entry)
 
     def __init__(self, host: RuleHost, errors: ErrorReporter) -> None:
         super().__init__(host, errors)

@@ -231,7 +231,7 @@ class LicenseRule(CountingRule):
     table = "licenses"
     lists = "licenses"
     attributes = ("licenses",)
-    parse = staticmethod(read_license)
+    read = staticmethod(read_license)
 
     uses: dict[str, LicenseUse]
 

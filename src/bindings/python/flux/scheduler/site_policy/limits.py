@@ -240,7 +240,7 @@ class LimitRule(ScopedRule):
     name = "limit"
     table = "limits"
     lists = "limits"
-    parse = staticmethod(read_limit)
+    read = staticmethod(read_limit)
     new_use = LimitUse
     are_promised = True
     _some_are_soft = _some_are_strict = True

@@ -119,7 +119,7 @@ class SharingRule(TableRule):
             table.choice("mode", MODES), table.names("queues"), table.names("properties")
         )
         table.end()
-        if rule.mode in CLAIMING and not self.host.planning.pool_can("plan"):
+        if not self.host.planning.pool_can("plan"):
             raise ValueError(f"mode={rule.mode!r}: the pool of this scheduler cannot plan")
         return rule
 

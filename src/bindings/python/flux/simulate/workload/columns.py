@@ -32,7 +32,7 @@ STATUSES = {
 
 #: What is read of a job -> its columns, the one that counts first.
 COLUMNS = {
-    "id": ("jobidraw", "jobid", "job_id", "id"), "queue": ("partition", "queue"),
+    "id": ("jobidraw", "jobid", "job_id", "id", "job"), "queue": ("partition", "queue"),
     "user": ("user", "uid"), "group": ("account", "bank", "group"), "urgency": ("urgency",),
     "submit": ("t_submit", "submit", "submission_time"), "eligible": ("eligible",),
     "start": ("start", "starting_time"), "state": ("state", "final_state"),
