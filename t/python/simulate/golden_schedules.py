@@ -67,10 +67,7 @@ def play(rows, procs, module, args=(), grain="batch", observer=None, users=None,
         observer: records the starts, instead of a `Starts`
     """
     users = users or {}
-    jobs = [
-        Job(id, submit, run, limit, Shape(size, 1), size, user=users.get(id))
-        for id, submit, run, limit, size in rows
-    ]
+    jobs = [Job(*times, Shape(size, 1), size, user=users.get(times[0])) for *times, size in rows]
     starts = observer or Starts()
     path = module if "/" in module else str(TOP / "src" / "modules" / module / f"{module}.py")
     engine = LeanEngine(uniform(procs), jobs, path, args, starts, epoch=0.0, grain=grain, **options)
@@ -82,9 +79,6 @@ def play(rows, procs, module, args=(), grain="batch", observer=None, users=None,
 def differences(got, want):
     """[(id, recorded start, ours)] of the jobs whose starts differ, by recorded start; ids in
     `want` are text."""
-    wrong = [
-        (int(id), start, got.get(int(id)))
-        for id, start in want.items()
-        if got.get(int(id)) != start
-    ]
+    found = [(int(id), start, got.get(int(id))) for id, start in want.items()]
+    wrong = [row for row in found if row[1] != row[2]]
     return sorted(wrong, key=lambda row: (row[1] is None, row[1]))

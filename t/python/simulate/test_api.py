@@ -8,12 +8,12 @@ import math
 import multiprocessing
 import os
 import re
-import subprocess
 import sys
 import types
 
 import pytest
-from command_runner import TOP, first_scheduler, flux_here
+from command_runner import FLUX, TOP, first_scheduler, flux_here
+from shared import run
 
 from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
@@ -27,6 +27,10 @@ from flux.simulate.workload.text import digest
 def without_pandas(monkeypatch):
     """Whether it is installed here or not."""
     monkeypatch.setitem(sys.modules, "pandas", None)
+
+
+#: A job of a table in memory.
+ROW = {"submit": 0, "run": 5, "nodes": 1}
 
 
 def simulate_here(_):
@@ -85,9 +89,8 @@ def test_data_frames_where_pandas_is_installed(runs, monkeypatch):
 
 
 def test_seeds_and_sweeps():
-    found = simulate(
-        Trace("sample", jobs=40, nodes=[128, 256], scale_arrivals=[1.0, 0.5]), "sched-fifo", seeds=2
-    )
+    trace = Trace("sample", jobs=40, nodes=[128, 256], scale_arrivals=[1.0, 0.5])
+    found = simulate(trace, "sched-fifo", seeds=2)
     assert len(found) == 8
     assert [one.variant for one in found[::2]] == [
         {"nodes": 128, "scale_arrivals": 1.0}, {"nodes": 128, "scale_arrivals": 0.5},
@@ -121,9 +124,9 @@ def test_a_table_in_memory():
     frame = types.SimpleNamespace(columns=list(rows[0]), to_dict=lambda how: {"records": rows}[how])
     for table in (rows, frame):
         trace = Trace(table, nodes=4)
-        assert [
-            (job.submit, job.run, job.limit, job.size, job.user) for job in trace.workload().jobs
-        ] == [(0, 3600, 7200, 4, "a, b"), *[(3600, 3600, 0, 2, None)] * 3]
+        names = "submit", "run", "limit", "size", "user"
+        found = [[getattr(job, name) for name in names] for job in trace.workload().jobs]
+        assert found == [[0, 3600, 7200, 4, "a, b"], *[[3600, 3600, 0, 2, None]] * 3]
     assert simulate(rows, "sched-fifo")[0].figures["started"] == 4
     (path,) = trace.files
     assert os.path.exists(path)
@@ -156,11 +159,9 @@ class Raises(ByNumber):
 
 
 def test_a_class_is_a_policy(tmp_path):
-    trace = Trace("sample", jobs=60)
+    trace, policies = Trace("sample", jobs=60), [ByNumber, "sched-fifo", Raises]
     with pytest.warns(UserWarning, match=r"^Raises: failed: .*"):
-        mine, fifo, bad = simulate(
-            trace, [ByNumber, "sched-fifo", Raises], output=str(tmp_path / "out")
-        )
+        mine, fifo, bad = simulate(trace, policies, output=str(tmp_path / "out"))
     assert mine.policy == "ByNumber" and mine.figures == fifo.figures
     assert "ValueError: no way" in bad.failed and "test_api.py" in bad.failed
     made_of = json.loads((tmp_path / "out" / "ByNumber" / "provenance.json").read_text())
@@ -171,8 +172,7 @@ def test_paths_are_files(tmp_path):
     (tmp_path / "my, sched.py").write_text(first_scheduler())
     (tmp_path / "R.json").write_text(json.dumps(make_R(2)))
     (tmp_path / "conf.toml").write_text("[resource]\nexclude = '1'\n")
-    rows = [{"submit": 0, "run": 5, "nodes": 1}, {"submit": 5, "run": 5, "nodes": 1}]
-    trace = Trace(rows, R=tmp_path / "R.json", config=tmp_path / "conf.toml")
+    trace = Trace([ROW, {**ROW, "submit": 5}], R=tmp_path / "R.json", config=tmp_path / "conf.toml")
     (run,) = simulate(trace, tmp_path / "my, sched.py")
     assert (run.failed, run.workload.units, run.figures["utilization"]) == (None, 2, 1.0)
 
@@ -217,27 +217,20 @@ def test_a_rerun_replaces_its_files_and_mixes_with_no_others(tmp_path):
     (out / "sched-fifo" / "mine.txt").write_text("not ours")
     run("sched-fifo")
     names = "jobs.csv", "schedule.json", "machine_states.csv", "provenance.json", "summary.json"
-    result = {f"sched-fifo/{name}" for name in names}
-    assert files() == {"sched-fifo/mine.txt", *result}
+    assert files() == {"sched-fifo/mine.txt", *(f"sched-fifo/{name}" for name in names)}
     run(["sched-fifo", "sched-simple"])  # more of them
     there = files()
-    with pytest.raises(
-        ValueError, match=r"earlier call \(sched-simple\): give another directory, or"
-    ):
+    text = r"earlier call \(sched-simple\): give another directory, or"
+    with pytest.raises(ValueError, match=text):
         run("sched-fifo")
     assert files() == there
     # A result that --resume makes anew keeps nothing of the old one.
     flux_here("sample --jobs=30 --scheduler=sched-simple --eventlogs -q --force -o", out)
     flux_here("sample --jobs=30 --scheduler=sched-simple -q --resume -o", out)
-    assert files() == {
-        "sched-fifo/mine.txt",
-        "report.html",
-        *(f"sched-simple/{name}" for name in names),
-    }
-    with (
-        output.taken(tmp_path / "other"),
-        pytest.raises(ValueError, match="another call is"),
-    ):
+    new = {f"sched-simple/{name}" for name in names}
+    assert files() == {"sched-fifo/mine.txt", "report.html", *new}
+    another = pytest.raises(ValueError, match="another call is")
+    with output.taken(tmp_path / "other"), another:
         simulate(Trace("sample", jobs=20), "sched-fifo", output=tmp_path / "other")
 
 
@@ -249,10 +242,7 @@ def test_a_rerun_replaces_its_files_and_mixes_with_no_others(tmp_path):
         (lambda: Trace("sample", nodes=[1, 1]), "nodes: expected values, each of them once"),
         (lambda: Trace("sample", format="bogus").workload(), "format 'bogus'"),
         (lambda: simulate("sample", "no-such"), "no-such: module not found"),
-        (
-            lambda: Trace([{"submit": 0, "run": 1, "nodes": 1}], status=(1,)).workload(),
-            "status: list has no statuses",
-        ),
+        (lambda: Trace([ROW], status=(1,)).workload(), "status: list has no statuses"),
         (lambda: Trace(3), "a trace of type int: expected a file, a DataFrame, or a list of dicts"),
         (lambda: Trace([]), "a trace without jobs"),
         (lambda: simulate("sample", int), "int: expected a class derived from flux.scheduler"),
@@ -294,37 +284,31 @@ def test_wrong_options(make, said):
 
 
 def test_an_error_in_a_table_names_the_table_and_the_row():
-    rows = [{"submit": 0, "run": 5, "nodes": 1}, {"submit": "x", "run": 5, "nodes": 1}]
     with pytest.raises(ValueError, match="^list, row 1: 'x' is not a time"):
-        Trace(rows).workload()
+        Trace([ROW, {**ROW, "submit": "x"}]).workload()
     with pytest.raises(ValueError, match="^list: none of the formats known"):
         Trace([{"a": 1}]).workload()
 
 
 def test_rows_of_a_table_are_named_and_none_is_lost():
     """The id of a job without one is its row; # begins no comment; a row without a size is told."""
-    rows = [
-        {"user": "#1", "submit": 0, "run": 5, "nodes": 1},
-        {"user": "a\nb", "submit": 1, "run": 5},
-    ]
+
+    def named(workload):
+        return [(job.id, job.user) for job in workload.jobs]
+
+    rows = [{**ROW, "user": "#1"}, {"user": "a\nb", "submit": 1, "run": 5}]
     with pytest.warns(UserWarning, match="rows without a size, which are left out: 1"):
         (run,) = simulate(Trace(rows, nodes=1), "sched-fifo")
-    assert [(job.id, job.user) for job in run.workload.jobs] == [("0", "#1")]
+    assert named(run.workload) == [("0", "#1")]
     rows[1]["nodes"] = 1
-    assert [(job.id, job.user) for job in Trace(rows).workload().jobs] == [
-        ("0", "#1"),
-        ("1", "a b"),
-    ]
+    assert named(Trace(rows).workload()) == [("0", "#1"), ("1", "a b")]
     rows = [{**row, "JobID": 7.0 + number, "user": 5.0} for number, row in enumerate(rows)]
-    found = [(job.id, job.user) for job in Trace(rows).workload().jobs]
-    assert found == [("7", "5"), ("8", "5")]
+    assert named(Trace(rows).workload()) == [("7", "5"), ("8", "5")]
 
 
 def test_the_example():
-    done = subprocess.run(
-        [TOP / "src" / "cmd" / "flux", "python", TOP / "doc" / "examples" / "comparing.py"],
-        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONWARNINGS": "error,ignore::UserWarning"},
-    )  # fmt: skip
+    env = {**os.environ, "PYTHONWARNINGS": "error,ignore::UserWarning"}
+    done = run(FLUX, "python", TOP / "doc" / "examples" / "comparing.py", timeout=120, env=env)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "300 jobs on 64 nodes, 64 cores"

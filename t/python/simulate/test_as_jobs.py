@@ -66,19 +66,13 @@ def ended(submit, tmp_path, capsys, ends):
         ([0, 3], ["0.1", "1.1"], ("1.1", "the job ended with exit code 3")),
         ([0, "exec", 0], ["0.1", "1.1", "1.2"], ("1.2", "the job ended with exit code 0")),
         ([0, "node-failure", 0], ["0.1", "1.1", "1.2"], ("1.2", "the job ended with exit code 0")),
-        (
-            [0, *4 * ["exec"]],
-            ["0.1", "1.1", "1.2", "1.3", "1.4"],
-            ("1.4", "job.exception: type=exec: gone"),
-        ),
+        ([0, *4 * ["exec"]], ["0.1", "1.1", "1.2", "1.3", "1.4"], ("1.4", "job.exception: type=exec: gone")),
         ([0, "cancel"], ["0.1", "1.1"], ("1.1", "job.exception: type=cancel: gone")),
     ],
-)
+)  # fmt: skip
 def test_a_lost_node_s_runs_are_made_again(submit, tmp_path, capsys, ends, names, last):
-    assert ended(submit, tmp_path, capsys, ends) == (
-        names,
-        {0: ("0.1", "the job ended with exit code 0"), 1: last},
-    )
+    said = {0: ("0.1", "the job ended with exit code 0"), 1: last}
+    assert ended(submit, tmp_path, capsys, ends) == (names, said)
 
 
 @pytest.mark.parametrize("how, kills", [("interrupt", [0]), ("cancel", [])])
@@ -90,11 +84,9 @@ def test_ending_all(submit, tmp_path, monkeypatch, how, kills):
             raise OSError("it does not run")
         done.append(("kill", jobid, signum))
 
-    fake = types.SimpleNamespace(
-        kill=kill,
-        cancel=lambda h, jobid: done.append(("cancel", jobid)),
-        JobspecV1=submit.flux.job.JobspecV1,
-    )
+    cancel = lambda h, jobid: done.append(("cancel", jobid))
+    spec = submit.flux.job.JobspecV1
+    fake = types.SimpleNamespace(kill=kill, cancel=cancel, JobspecV1=spec)
     monkeypatch.setattr(submit.flux, "job", fake)
     monkeypatch.setattr(submit.flux, "Flux", lambda: None)
     executor = Executor()

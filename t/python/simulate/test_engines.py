@@ -13,7 +13,7 @@ from shared import seeds
 from flux.scheduler import testing
 from flux.simulate import Trace, checking, policy, study
 from flux.simulate.job import Job, Shape, jobspec, max_wait
-from flux.simulate.machine import uniform
+from flux.simulate.machine import Machine, uniform
 from flux.simulate.results.files import write_jobs
 from flux.simulate.results.outcome import REJECTED
 from flux.simulate.results.reading import Row
@@ -21,20 +21,15 @@ from flux.simulate.run import Settings, simulate
 from flux.simulate.script import Script
 from flux.simulate.workload.build import Workload
 from flux.simulate.workload.record import Notes, OptionError
+from flux_engine.resource.sources import from_config
 
 NODES, CORES, GPUS = 6, 4, 1
+ENGINES = ["lean", "instance"]
+#: The last two are too large and too wide.
 SHAPES = [
-    Shape(0, 1),
-    Shape(0, 3),
-    Shape(0, 2, 2),
-    Shape(0, 1, 1, 1),
-    Shape(1, 1, 4, 0, True),
-    Shape(2, 1, 3),
-    Shape(3, 2),
-    Shape(6, 1, 4, 0, True),
-    Shape(7, 1),  # too large
-    Shape(0, 1, 5),  # too wide
-]
+    Shape(0, 1), Shape(0, 3), Shape(0, 2, 2), Shape(0, 1, 1, 1), Shape(1, 1, 4, 0, True), Shape(2, 1, 3), Shape(3, 2),
+    Shape(6, 1, 4, 0, True), Shape(7, 1), Shape(0, 1, 5),
+]  # fmt: skip
 
 
 def workload(jobs, machine=None, unit="core"):
@@ -71,10 +66,21 @@ def rows_of(outcome, directory):
 
 
 def columns(outcome):
-    return [
-        [None if value != value else value for value in column]
-        for column in (outcome.start, outcome.end, outcome.promise)
-    ]
+    found = (outcome.start, outcome.end, outcome.promise)
+    return [[None if value != value else value for value in column] for column in found]
+
+
+def by_both(work, text, **settings):
+    """The outcome of each engine; both have to be the same."""
+    found = [simulate_policy(work, text, engine=one, **settings)[0] for one in ENGINES]
+    assert columns(found[0]) == columns(found[1])
+    return found
+
+
+def one_node(*jobs):
+    """A workload of jobs of one node, (submit, run, limit), for a machine of one."""
+    found = [Job(str(at), *times, Shape(1, 1), 1) for at, times in enumerate(jobs, 1)]
+    return workload(found, uniform(1), "node")
 
 
 POLICIES = [
@@ -91,9 +97,7 @@ def test_engines_agree(seed, text, follows):
     for index, job in enumerate(work.jobs):
         if index and chance.random() < follows:
             job.after = chance.randrange(index), chance.choice((None, 0.0, 5.0, 10.0))
-    lean, _ = simulate_policy(work, text)
-    whole, _ = simulate_policy(work, text, engine="instance")
-    assert columns(lean) == columns(whole)
+    lean, whole = by_both(work, text)
     assert list(lean.how) == list(whole.how)
     assert lean.allocated == whole.allocated
 
@@ -106,23 +110,14 @@ def test_engines_agree_on_a_job_that_follows_another_and_one_that_is_due_then(th
     jobs[1].after = 0, think
     if think:
         jobs.insert(2, Job("between", 10.0, 5, 5, shape, 1))
-    work = workload(jobs, uniform(1), "node")
-    lean, whole = (
-        simulate_policy(work, "sched-fifo", engine=engine)[0] for engine in ("lean", "instance")
-    )
-    assert columns(lean) == columns(whole)
+    lean, _ = by_both(workload(jobs, uniform(1), "node"), "sched-fifo")
     assert [start for start, job in zip(lean.start, jobs) if job.id != "between"] == starts
 
 
 def test_engines_agree_on_jobs_that_wait_for_the_calendar():
-    jobs = [Job(f"{number}", 0.0, 100, 3600, Shape(1, 1), 1) for number in range(3)]
     budget = {"per": "instance", "period": "month", "zone": "UTC", "max": {"node-hours": 1}}
-    work, config = workload(jobs, uniform(1), "node"), {"budgets": {"b": budget}}
-    lean, whole = (
-        simulate_policy(work, "sched-fifo", engine=engine, config=config)[0]
-        for engine in ("lean", "instance")
-    )
-    assert columns(lean) == columns(whole)
+    work = one_node(*[(0.0, 100, 3600)] * 3)
+    lean, _ = by_both(work, "sched-fifo", config={"budgets": {"b": budget}})
     assert lean.start[2] > 30 * 86400
 
 
@@ -140,13 +135,10 @@ def impatient_jobs(seed):
 @pytest.mark.parametrize(
     "text",
     [
-        "sched-fifo queue-depth=unlimited",
-        "sched-fifo order=queue",
-        "sched-simple queue-depth=unlimited",
-        "sched-backfill",
-        "sched-backfill reservations=unlimited",
+        "sched-fifo queue-depth=unlimited", "sched-fifo order=queue", "sched-simple queue-depth=unlimited",
+        "sched-backfill", "sched-backfill reservations=unlimited",
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_no_job_starts_after_it_may_wait(seed, text, tmp_path):
     work = impatient_jobs(seed)
@@ -165,9 +157,8 @@ def test_no_job_starts_after_it_may_wait(seed, text, tmp_path):
     assert given_up > 5
     assert any("not started within" in note for note in outcome.notes.values())
     whole, _ = simulate_policy(work, text, engine="instance")
-    assert sum(row.start is not None for row in rows) == sum(
-        start == start for start in whole.start
-    )
+    started = [start for start in whole.start if start == start]
+    assert sum(row.start is not None for row in rows) == len(started)
 
 
 def module(tmp_path, text):
@@ -177,16 +168,14 @@ def module(tmp_path, text):
 
 
 def test_a_module_that_cannot_start_says_why():
-    jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
     with pytest.raises(ValueError, match="no-such-argument"):
-        simulate_policy(workload(jobs, uniform(1), "node"), "sched-fifo no-such-argument=1")
+        simulate_policy(one_node((0.0, 10, 20)), "sched-fifo no-such-argument=1")
 
 
 def test_a_module_that_waits_for_no_answer_is_told(tmp_path):
     text = "def mod_main(h):\n    h.service_register('mine2').get()\n    h.rpc('mine2.ask').get()\n"
-    jobs = [Job("1", 0.0, 10, 20, Shape(1, 1), 1)]
     with pytest.raises(RuntimeError, match="waits for an answer"):
-        simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+        simulate_policy(one_node((0.0, 10, 20)), module(tmp_path, text))
 
 
 def test_timers_of_a_module_let_time_pass(tmp_path):
@@ -199,30 +188,33 @@ def test_timers_of_a_module_let_time_pass(tmp_path):
         "    def tick(self, *args):\n"
         "        self.start_schedule()\n",
     )
-    jobs = [Job("1", 7.0, 10, 20, Shape(1, 1), 1), Job("2", 101.0, 10, 20, Shape(1, 1), 1)]
-    outcome, _ = simulate_policy(workload(jobs, uniform(1), "node"), module(tmp_path, text))
+    work = one_node((7.0, 10, 20), (101.0, 10, 20))
+    outcome, _ = simulate_policy(work, module(tmp_path, text))
     assert list(outcome.start) == [100.0, 200.0]
+
+
+WAITS = """
+from flux.scheduler.policies.fifo import Fifo
+
+class Waits(Fifo):
+    def alloc(self, *args):
+        super().alloc(*args)
+        try:
+            self.handle.rpc("mine.nothing").wait_for(20)
+        except TimeoutError:
+            pass
+
+def mod_main(h, *args):
+    Waits(h, *args).run()
+"""
 
 
 def test_a_pass_that_an_unloaded_module_requested_is_not_made(tmp_path):
     """It may be requested when the reactor has already been stopped: here during a wait."""
-    path = module(
-        tmp_path,
-        "from flux.scheduler.policies.fifo import Fifo\n"
-        "class Waits(Fifo):\n"
-        "    def alloc(self, *args):\n"
-        "        super().alloc(*args)\n"
-        "        try:\n"
-        "            self.handle.rpc('mine.nothing').wait_for(20)\n"
-        "        except TimeoutError:\n"
-        "            pass\n"
-        "def mod_main(h, *args):\n"
-        "    Waits(h, *args).run()\n",
-    )
     (tmp_path / "script").write_text("10s reload\n")
-    jobs = [Job("1", 0.0, 100, 200, Shape(1, 1), 1)]
-    work = workload(jobs, uniform(1), "node")
-    outcome, summary = simulate_policy(work, path, script=Script(str(tmp_path / "script")))
+    script = Script(str(tmp_path / "script"))
+    work = one_node((0.0, 100, 200))
+    outcome, summary = simulate_policy(work, module(tmp_path, WAITS), script=script)
     assert list(outcome.start) == [40.0]
     assert summary["log"] == []  # no answer by the first
 
@@ -244,9 +236,6 @@ QUEUES = {
 
 @pytest.mark.parametrize("text", ["sched-fifo", "sched-backfill reservations=unlimited"])
 def test_queues_with_nodes_of_their_own(text):
-    from flux.simulate.machine import Machine
-    from flux_engine.resource.sources import from_config
-
     chance = random.Random(3)
     jobs = []
     for number in range(40):
@@ -256,10 +245,8 @@ def test_queues_with_nodes_of_their_own(text):
         shape = Shape(nodes, 1, 4, 0, True)
         jobs.append(Job(str(number), number // 3 * 2.0, seconds, 30, shape, nodes, queue=queue))
     work = workload(jobs, Machine(from_config(QUEUES)), "node")
-    lean, summary = simulate_policy(work, text, config=QUEUES)
-    whole, _ = simulate_policy(work, text, engine="instance", config=QUEUES)
-    assert columns(lean) == columns(whole)
-    assert summary["figures"]["started"] == 40
+    lean, _ = by_both(work, text, config=QUEUES)
+    assert len(lean.started()) == 40
     for job, units in zip(jobs, lean.allocated):
         first = int(units.replace("-", " ").split()[0])
         assert (first < 4) == (job.queue == "batch")
@@ -282,29 +269,26 @@ def priority(p, topic, args):
 def test_jobtap_plugins(tmp_path):
     path = tmp_path / "limits.py"
     path.write_text(PLUGIN)
-    limits = [10, 10, 30, 20, 0]
-    jobs = [Job(str(i), min(i, 1.0), 10, limit, Shape(1, 1), 1) for i, limit in enumerate(limits)]
-    outcome, _ = simulate_policy(
-        workload(jobs, uniform(1), "node"), "sched-fifo", engine="instance", jobtap=[str(path)]
-    )
+    work = one_node(*((min(i, 1.0), 10, limit) for i, limit in enumerate((10, 10, 30, 20, 0))))
+    plugins = {"engine": "instance", "jobtap": [str(path)]}
+    outcome, _ = simulate_policy(work, "sched-fifo", **plugins)
     assert list(outcome.start)[:4] == [0.0, 30.0, 10.0, 20.0]
     assert outcome.how[4] == REJECTED and "time limit is required" in outcome.notes[4]
 
 
-@pytest.mark.parametrize("engine", ["lean", "instance"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_jobs_with_jobspecs_of_their_own(tmp_path, engine):
     """They may be given other resources than in their recorded run, and depend on nothing any more."""
     events = ["submit", "depend", "priority", "alloc", "start", "finish"]
-    spec = testing.jobspec(
-        slots=2, duration=60, dependencies=[{"scheme": "afterany", "value": "f1"}]
-    )
+    waits = {"dependencies": [{"scheme": "afterany", "value": "f1"}]}
+    spec = testing.jobspec(slots=2, duration=60, **waits)
     for number, begun in ((1, 0), (2, 10)):
         directory = tmp_path / f"{number}"
         directory.mkdir()
-        lines = [
-            {"timestamp": begun + 50.0 * (event == "finish"), "name": event} for event in events
-        ]
-        (directory / "eventlog").write_text("\n".join(map(json.dumps, lines)) + "\n")
+        with open(directory / "eventlog", "w") as stream:
+            for event in events:
+                when = begun + 50.0 * (event == "finish")
+                stream.write(json.dumps({"timestamp": when, "name": event}) + "\n")
         (directory / "jobspec").write_text(json.dumps(spec))
         (directory / "R").write_text(json.dumps(testing.make_R(cores=2)))
     trace = Trace(str(tmp_path), nodes=4, cores_per_node=2)
@@ -314,7 +298,6 @@ def test_jobs_with_jobspecs_of_their_own(tmp_path, engine):
 
 def test_bindings_that_are_too_old_for_an_instance(monkeypatch):
     monkeypatch.delattr("flux.queue.QueueConf")
-    with pytest.raises(
-        OptionError, match=r"bindings in .*/flux are too old .*FLUX_SCHEDULER_BINDINGS"
-    ):
+    text = r"bindings in .*/flux are too old .*FLUX_SCHEDULER_BINDINGS"
+    with pytest.raises(OptionError, match=text):
         Settings(engine="instance")

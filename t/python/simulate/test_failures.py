@@ -4,9 +4,11 @@ import json
 import re
 
 import pytest
+import test_engines
 from command_runner import first_scheduler, flux
 
 from flux.simulate import simulate
+from flux_engine.kernel.message import OWNER
 
 BROKEN = {
     "raises": ("if self.passes > 5: raise KeyError('my own mistake')", "my own mistake"),
@@ -34,14 +36,11 @@ def mod_main(h, *args):
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])
 def test_a_policy_that_refuses_a_job_that_fits_fails(tmp_path, engine):
-    (tmp_path / "denies.py").write_text(
-        counting("if self._queue and self.passes in (3, 5): self._queue.pop(0).request.deny('no')")
-    )
+    step = "if self._queue and self.passes in (3, 5): self._queue.pop(0).request.deny('no')"
+    (tmp_path / "denies.py").write_text(counting(step))
     done = flux(f"sample --jobs=20 --engine={engine} --scheduler", tmp_path / "denies.py", code=1)
-    assert re.search(
-        r"2 of 20 jobs were refused although the machine has room for them: job \d+: no",
-        done.stderr,
-    )
+    text = r"2 of 20 jobs were refused although the machine has room for them: job \d+: no"
+    assert re.search(text, done.stderr)
 
 
 def test_a_traceback_does_not_begin_with_a_lookup_of_the_engine(tmp_path):
@@ -92,10 +91,9 @@ def test_jobs_that_ask_for_gpus_of_a_machine_without(tmp_path):
 
 
 def test_jobs_that_a_plugin_refuses_are_told_with_its_reason(tmp_path):
-    (tmp_path / "account.py").write_text(
-        "def plugin_init(p):\n    p.add_handler('job.validate', validate)\n"
-        "def validate(p, topic, args):\n    p.reject_job('no account')\n"
-    )
+    refuse = "lambda p, topic, args: p.reject_job('no account')"
+    text = f"def plugin_init(p):\n    p.add_handler('job.validate', {refuse})\n"
+    (tmp_path / "account.py").write_text(text)
     done = flux("sample", "--jobs=3", "--jobtap", tmp_path / "account.py")
     assert "sched-backfill: 3 jobs were refused; job 1: no account" in done.stdout
 
@@ -162,9 +160,8 @@ def test_a_module_that_does_not_load(tmp_path, engine):
 
 
 def test_the_output_of_a_module_is_not_lost(tmp_path):
-    (tmp_path / "talks.py").write_text(
-        "import sys\n" + counting("self.passes == 1 and print('a word', file=sys.stderr)")
-    )
+    step = "self.passes == 1 and print('a word', file=__import__('sys').stderr)"
+    (tmp_path / "talks.py").write_text(counting(step))
     done = flux("sample", "--jobs=9", f"--scheduler={tmp_path / 'talks.py'}", "-q")
     assert done.stderr == "a word\n"
 
@@ -192,18 +189,15 @@ QUEUES = "[queues.day]\nrequires = []\n[queues.night]\nrequires = []\n"
 @pytest.mark.parametrize("engine", ["lean", "instance"])
 def test_jobs_for_a_queue_that_is_not_configured(tmp_path, engine):
     (tmp_path / "conf.toml").write_text(QUEUES)
-    (tmp_path / "jobs.csv").write_text(
-        "id,submit,run,limit,nodes,queue\n1,0,5,9,1,day\n2,1,5,9,1,noon\n3,2,5,9,1,\n"
-    )
+    jobs = ["submit,run,limit,nodes,queue", "0,5,9,1,day", "1,5,9,1,noon", "2,5,9,1,"]
+    (tmp_path / "jobs.csv").write_text("\n".join(jobs))
     call = [tmp_path / "jobs.csv", "--conf", tmp_path / "conf.toml", f"--engine={engine}", "-q"]
     done = flux(*call, code=1)
     assert "2 of 3 jobs are for queues that are not configured" in done.stderr
-    assert (
-        "1 for 'noon', 1 that name none" in done.stderr and "[queues] has day, night" in done.stderr
-    )
-    (tmp_path / "conf.toml").write_text(
-        QUEUES.replace("night", "noon") + '[policy.jobspec.defaults.system]\nqueue = "day"\n'
-    )
+    assert "1 for 'noon', 1 that name none" in done.stderr
+    assert "[queues] has day, night" in done.stderr
+    default = '[policy.jobspec.defaults.system]\nqueue = "day"\n'
+    (tmp_path / "conf.toml").write_text(QUEUES.replace("night", "noon") + default)
     assert re.search(r"sched-backfill +1 +3 ", flux(*call).stdout)
 
 
@@ -221,26 +215,16 @@ def mod_main(h, *args):
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])
 def test_users_and_groups_reach_the_scheduler(tmp_path, engine):
-    import test_engines
-
-    from flux.simulate.job import Job, Shape
-    from flux_engine.kernel.message import OWNER
-
     path = tmp_path / "who.py"
     path.write_text(WHO)
-    asked = [
-        ("7", "3"), ("ann", None), ("bob", "physics"), ("ann", None), (None, None), ("0", None),
-    ]  # fmt: skip
-    jobs = [
-        Job(str(i), float(i), 5, 9, Shape(1, 1), 1, user, group=group)
-        for i, (user, group) in enumerate(asked)
-    ]
-    work = test_engines.workload(jobs, test_engines.uniform(1), "node")
+    work = test_engines.one_node(*((float(i), 5, 9) for i in range(6)))
+    users, groups = ("7", "ann", "bob", "ann", None, "0"), ("3", None, "physics", None, None, None)
+    for job, user, group in zip(work.jobs, users, groups):
+        job.user, job.group = user, group
     outcome, _ = test_engines.simulate_policy(work, str(path), engine=engine)
-    said = [outcome.notes[i] for i in range(len(jobs))]
-    assert said == [
-        "7 3", "100001 None", "100002 physics", "100001 None", f"{OWNER} None", "100003 None",
-    ]  # fmt: skip
+    ids = (7, 100001, 100002, 100001, OWNER, 100003)
+    said = [f"{user} {group}" for user, group in zip(ids, groups)]
+    assert [outcome.notes[i] for i in range(6)] == said
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import concurrent.futures
 import importlib.util
 import pickle
+import re
 
 import pytest
 from command_runner import TOP
@@ -61,13 +62,10 @@ def test_an_episode_is_of_the_thread_that_began_it():
     env.reset(seed=1)
     env.step(0)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        assert pool.submit(env.step, 0).exception().args == (
-            "the episode is another thread's: call reset()",
-        )
-        assert (
-            pool.submit(episode, env, first_that_fits).result()[:2]
-            == (episode(other, first_that_fits)[:2])
-        )
+        text = "the episode is another thread's: call reset()"
+        assert pool.submit(env.step, 0).exception().args == (text,)
+        there = pool.submit(episode, env, first_that_fits).result()
+        assert there[:2] == episode(other, first_that_fits)[:2]
         pool.submit(env.reset, seed=1).result()
         with pytest.raises(gymnasium.error.ResetNeeded):
             env.step(0)
@@ -84,10 +82,8 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
     "trace, options, said",
     [
         ("sample", {"jobs": 1500, "part": (0.5, 1.0)}, r"jobs=1500: expected 1 to 1,000"),
-        ("sample", {"part": (0, 2)}, r"part=\(0, 2\): expected two fractions"),
-        ("sample", {"part": (-1, 1)}, r"part=\(-1, 1\): expected two fractions"),
-        ("sample", {"part": 0.5}, "part=0.5: expected two fractions"),
-        ("sample", {"part": (0, 0.5, 1)}, r"part=\(0, 0.5, 1\): expected two fractions"),
+        *(("sample", {"part": part}, f"part={re.escape(str(part))}: expected two fractions")
+          for part in ((0, 2), (-1, 1), 0.5, (0, 0.5, 1))),
         ("sample", {"k": 0}, "k=0: expected an integer, 1 or more"),
         ("sample", {"k": None}, "k=None: expected an integer, 1 or more"),
         ("sample", {"k": 2.5}, "k=2.5: expected an integer"),
@@ -95,11 +91,7 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
         (Trace([JOB, {**JOB, "urgency": 0}], nodes=4), {"jobs": 1}, "job 1: held"),
         ("sample", {"reward": "speed"}, "reward 'speed'"),
         (Trace([JOB], nodes=2), {"jobs": 1}, "job 0: unsatisfiable request: need 3"),
-        (
-            Trace([{**JOB, "gpus": 3}], nodes=3),
-            {"jobs": 1},
-            "job 0: unsatisfiable request: .* too small",
-        ),
+        (Trace([{**JOB, "gpus": 3}], nodes=3), {"jobs": 1}, "job 0: unsatisfiable request: .* too small"),
         (Trace([JOB], nodes=[4, 8]), {"jobs": 1}, "nodes: expected one value"),
         (
             Trace([JOB], config={**TABLES, "sched-limits": {"user": {}}}),
@@ -108,11 +100,10 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
         ),
         (
             Trace([JOB], config={"resource": {**TABLES["resource"], "exclude": "0"}}),
-            {"jobs": 1},
-            "resource.exclude of the configuration",
+            {"jobs": 1}, "resource.exclude of the configuration",
         ),
     ],
-)
+)  # fmt: skip
 def test_options_that_make_no_environment(trace, options, said):
     with pytest.raises(ValueError, match=said):
         SchedulingEnv(trace, **options)

@@ -41,12 +41,9 @@ def answer(running=(), pending=()):
 
 @pytest.fixture
 def result(tmp_path):
-    work = workload_of(
-        answer(
-            [("0-1", "0-7", 300), ("2", "0-3", 120)],
-            [spec(nodes=2, exclusive=True), spec(slots=4), spec(slots=3, cores=2)],
-        )
-    )
+    running = [("0-1", "0-7", 300), ("2", "0-3", 120)]
+    pending = [spec(nodes=2, exclusive=True), spec(slots=4), spec(slots=3, cores=2)]
+    work = workload_of(answer(running, pending))
     settings = Settings(live=True, provenance={
         "options": {"live": True}, "jobs": len(work.jobs),
         "machine": {"units": work.units, "last_unit": work.units - 1},

@@ -25,11 +25,8 @@ def test_it_is_the_same_each_time_and_changes_no_start(tmp_path):
     assert 0 <= odds["played"] <= 1 and odds["likely_median"] < odds["limits_median"]
     assert without_cost(json.loads(flux(*CALL, "--json").stdout)) == [odds]
     flux("--jobs=160", "sample", "-q", "-o", tmp_path / "plain")
-    starts = [
-        [row["starting_time"] for row in rows(tmp_path / name / "sched-backfill")]
-        for name in ("asked", "plain")
-    ]
-    assert starts[0] == starts[1]
+    asked, plain = (rows(tmp_path / name / "sched-backfill") for name in ("asked", "plain"))
+    assert [row["starting_time"] for row in asked] == [row["starting_time"] for row in plain]
 
 
 def test_the_table_says_which_scheduler_has_no_odds(tmp_path):
@@ -48,13 +45,8 @@ def said(likely, p90, played, limits):
 
 
 def test_its_figures_by_hand():
-    known = [
-        (0, said(100, 200, 150, 400)),
-        (1, said(100, 200, 150, 400)),
-        (2, said(100, 200, 150, 400)),
-        (3, said(100, 200, 150, None)),  # behind a job without a limit
-        (4, said(100, 200, 150, 400)),  # it has not started
-    ]
+    # The fourth is behind a job without a limit, the fifth has not started.
+    known = [(n, said(100, 200, 150, None if n == 3 else 400)) for n in range(5)]
     outcome = SimpleNamespace(epoch=10.0, start=[110.0, 190.0, 490.0, 0.0, float("nan")])
     figures = comparison(known, outcome)
     expected = {"known": 3, "played": 1 / 3, "told": 2 / 3, "limits": 2 / 3}

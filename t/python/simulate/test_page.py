@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The report in a browser: headless Chromium, without a network; and without a script run."""
 
+import html
+import json
 import re
 import shutil
-import subprocess
 from xml.etree import ElementTree
 
 import pytest
+from shared import run
 
 from flux.simulate import policy
 from flux.simulate.report import charts
 from flux.simulate.report.page import page
 from flux.simulate.results.losses import losses
 from flux.simulate.results.metrics import figures, jain, part_names, parts
+from flux.simulate.results.outcome import Outcome
 from flux.simulate.results.picture import Cells, picture_data
 from flux.simulate.run import Settings, simulate
 from flux.simulate.trace import Trace, sample_path
@@ -57,14 +60,8 @@ def browse(tmp_path):
     def chromium(text, *args):
         path = tmp_path / "report.html"
         path.write_text(text)
-        command = [
-            BROWSER,
-            *OPTIONS,
-            f"--user-data-dir={tmp_path / 'profile'}",
-            *args,
-            path.as_uri(),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        options = [*OPTIONS, f"--user-data-dir={tmp_path / 'profile'}", *args]
+        done = run(BROWSER, *options, path.as_uri(), timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -79,16 +76,19 @@ def test_it_is_one_file(text):
     assert len(text) < 2_000_000
 
 
-def test_charts_are_well_formed(text):
-    assert text.count("<figure>") == 11
+def parse_charts(text):
     for chart in re.findall(r"<figure>(.*?)</figure>", text, re.DOTALL):
         ElementTree.fromstring(f"<figure>{chart}</figure>")
 
 
+def test_charts_are_well_formed(text):
+    assert text.count("<figure>") == 11
+    parse_charts(text)
+
+
 def test_the_number_of_merged_jobs_is_told(text):
-    assert re.search(
-        r"the 500 largest as bars, the other [\d,]+ \([\d.]+ % of the used area\) merged", text
-    )
+    merged = r"the 500 largest as bars, the other [\d,]+ \([\d.]+ % of the used area\) merged"
+    assert re.search(merged, text)
     assert "All jobs that ran in this window, which is the same for all policies" in text
 
 
@@ -98,9 +98,8 @@ def test_the_losers_and_the_provenance(text):
 
 
 def test_tables_and_scales(text):
-    for heading in (
-        "The workload", "Slowdown", "By class of size and run time: mean bounded slowdown", "By size: mean wait",
-    ):  # fmt: skip
+    by_class = "By class of size and run time: mean bounded slowdown"
+    for heading in ("The workload", "Slowdown", by_class, "By size: mean wait"):
         assert f"<h2>{heading}</h2>" in text
     for column in ("wait p95", "p99", "by area", "bsld p95"):
         assert f"<th>{column}</th>" in text
@@ -114,8 +113,7 @@ def test_a_strip_each_where_lines_cannot_be_told_apart(count):
     text = page(many, "title", work.notes.lines())
     assert text.count('class="area c') == (count if count > 2 else 0)
     assert text.count("Allocations: ") == count
-    for chart in re.findall(r"<figure>(.*?)</figure>", text, re.DOTALL):
-        ElementTree.fromstring(f"<figure>{chart}</figure>")
+    parse_charts(text)
 
 
 def test_seeds_have_bands():
@@ -139,10 +137,8 @@ def test_a_sweep_has_curves():
 def test_without_scripts(text, browse):
     plain = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     dom = browse(plain, "--dump-dom")
-    for heading in (
-        "Figures", "Waits", "By class", "Promises and starts", "Allocations: sched-fifo",
-    ):  # fmt: skip
-        assert heading in dom
+    headings = ("Figures", "Waits", "By class", "Promises and starts", "Allocations: sched-fifo")
+    assert [heading for heading in headings if heading not in dom] == []
     assert dom.count("<title>job ") >= 900  # details of each bar
     assert 'class="tools"' not in dom
 
@@ -182,16 +178,12 @@ document.body.dataset.seen = JSON.stringify({ zoomed: zoomed !== before, back: a
 
 
 def test_zoom_and_details(text, browse):
-    import html
-    import json
-
     dom = browse(text.replace("</body>", PROBE + "</body>"), "--dump-dom")
     seen = json.loads(html.unescape(re.search(r'data-seen="(.*?)"', dom).group(1)))
     assert seen["zoomed"] and seen["back"] and seen["visible"] and seen["wide"]
     assert seen["scrolled"] and seen["pressed"] and seen["tapped"] and seen["saved"]
-    assert seen["file"].startswith("<svg ") and "http://www.w3.org/2000/svg" in seen["file"], seen[
-        "file"
-    ]
+    file = seen["file"]
+    assert file.startswith("<svg ") and "http://www.w3.org/2000/svg" in file, file
     assert re.match(r"job \d+, size \d+\nsubmitted ", seen["shown"])
 
 
@@ -200,9 +192,8 @@ def test_light_and_dark(text, browse, tmp_path, scheme, bright):
     probe = "<script>document.body.dataset.back = getComputedStyle(document.body).backgroundColor;</script>"
     setting = "--blink-settings=preferredColorScheme=" + ("1" if bright else "0")
     dom = browse(text.replace("</body>", probe + "</body>"), "--dump-dom", setting)
-    channels = [
-        int(value) for value in re.search(r'data-back="rgb\((.*?)\)"', dom).group(1).split(",")
-    ]
+    color = re.search(r'data-back="rgb\((.*?)\)"', dom).group(1)
+    channels = [int(value) for value in color.split(",")]
     assert (min(channels) > 200) if bright else (max(channels) < 60)
     picture = tmp_path / f"{scheme}.png"
     browse(text, f"--screenshot={picture}", setting)
@@ -245,19 +236,16 @@ def test_all_policies_show_the_same_window_and_all_that_ran_in_it():
         begin, end = chart["begin"], chart["end"]
         inside = [i for i in outcome.started() if outcome.start[i] < end and outcome.end[i] > begin]
         assert len(chart["jobs"]) == 500
-        assert (
-            abs(len(inside) - len(chart["jobs"]) - chart["merged"]) <= 20
-        )  # of no length, at its ends
+        # But for those of no length, at its ends.
+        assert abs(len(inside) - len(chart["jobs"]) - chart["merged"]) <= 20
         drawn = {row[0] for row in chart["jobs"]}
-        area = {
-            work.jobs[i].id: (min(outcome.end[i], end) - max(outcome.start[i], begin))
-            * work.jobs[i].size
-            for i in inside
-        }
-        assert min(area[id] for id in drawn) >= max(area[id] for id in area if id not in drawn)
-        assert chart["merged_share"] == pytest.approx(
-            sum(area[id] for id in area if id not in drawn) / sum(area.values())
-        )
+        area = {}
+        for i in inside:
+            seconds = min(outcome.end[i], end) - max(outcome.start[i], begin)
+            area[work.jobs[i].id] = seconds * work.jobs[i].size
+        merged = [area[id] for id in area if id not in drawn]
+        assert min(area[id] for id in drawn) >= max(merged)
+        assert chart["merged_share"] == pytest.approx(sum(merged) / sum(area.values()))
         charts_of.append((begin, end))
         # The whole run is there, too.
         whole = picture_data(outcome)["whole"]
@@ -268,8 +256,6 @@ def test_all_policies_show_the_same_window_and_all_that_ran_in_it():
 
 
 def test_every_broken_promise_is_drawn():
-    from flux.simulate.results.outcome import Outcome
-
     work = Trace(sample_path()).workload()
     outcome = Outcome(work, 0.0)
     late = set(range(0, 2000, 25))
@@ -316,9 +302,8 @@ def test_fairness_among_users(tmp_path):
     work = Trace(str(tmp_path / "jobs.csv"), nodes=1).workload()
     outcome, summary = simulate(work, *policy.parse(["sched-fifo"]), Settings())
     users = picture_data(outcome)["groups"]["user"]
-    assert {name: (one["area"], one["waited"]) for name, one in users.items()} == {
-        "bob": (0.75, 1.0), "ann": (0.25, 0.0),
-    }  # fmt: skip
+    found = {name: (one["area"], one["waited"]) for name, one in users.items()}
+    assert found == {"bob": (0.75, 1.0), "ann": (0.25, 0.0)}
     figures = summary["figures"]
     # Waits 0 and 5,400 s; slowdowns 1 and 2.
     assert (figures["users"], figures["jain_wait"], figures["jain_bsld"]) == (2, 0.5, 0.9)
@@ -327,8 +312,6 @@ def test_fairness_among_users(tmp_path):
 
 
 def test_a_report_about_nothing():
-    from flux.simulate.results.outcome import Outcome
-
     work = Trace(sample_path(), jobs=1).workload()
     outcome = Outcome(work, 0.0)
     picture = picture_data(outcome)

@@ -3,6 +3,7 @@
 
 import json
 import random
+import re
 import types
 
 import pytest
@@ -23,22 +24,13 @@ CONFIG = {
     }
 }
 ASKED = [
-    None,
-    None,
-    {"level": "rack"},
-    {"level": "rack", "max": 2},
-    {"level": "rack", "segment": 2},
-    {"level": "block", "mode": "required"},
-    {"level": "rack", "mode": "preferred", "wait": 300},
-]
+    None, None, {"level": "rack"}, {"level": "rack", "max": 2}, {"level": "rack", "segment": 2},
+    {"level": "block", "mode": "required"}, {"level": "rack", "mode": "preferred", "wait": 300},
+]  # fmt: skip
 POLICIES = [
-    "sched-fifo",
-    "sched-simple",
-    "sched-backfill",
-    "sched-backfill promise=unlimited",
-    "sched-backfill promise=all within=1h",
-    "sched-backfill rank=wfp3 promise=2",
-]
+    "sched-fifo", "sched-simple", "sched-backfill", "sched-backfill promise=unlimited",
+    "sched-backfill promise=all within=1h", "sched-backfill rank=wfp3 promise=2",
+]  # fmt: skip
 
 
 def whole_nodes(number, submit, nodes, placement=None, run=3600, unit="node"):
@@ -65,14 +57,9 @@ def many(seed, count=120, unit="node"):
 
 def misplaced_jobs(rows, text, unit="node"):
     """Return the findings of `flux simulate check` about the placement of jobs."""
-    result = types.SimpleNamespace(
-        name=text,
-        rows=lambda: rows,
-        provenance={
-            "topology": groups_of(CONFIG, MACHINE.R),
-            "machine": {"cores": 64, "nodes": 16, "cores_per_node": 4, "unit": unit},
-        },
-    )
+    machine = {"cores": 64, "nodes": 16, "cores_per_node": 4, "unit": unit}
+    provenance = {"topology": groups_of(CONFIG, MACHINE.R), "machine": machine}
+    result = types.SimpleNamespace(name=text, rows=lambda: rows, provenance=provenance)
     return list(checking.Schedule(result).placement())
 
 
@@ -83,10 +70,8 @@ def test_required_placement_is_kept(seed, text, tmp_path):
     rows = test_engines.rows_of(outcome, tmp_path)
     assert not misplaced_jobs(rows, text)
     assert sum(row.start is not None and row.placement is not None for row in rows) > 40
-    denied = [
-        note for note in outcome.notes.values() if "in one rack, at most 4 in one rack" in note
-    ]
-    assert denied, "those that can never be"
+    never = "in one rack, at most 4 in one rack"
+    assert any(never in note for note in outcome.notes.values())
     # A promise to such a job is one as any other.
     for row in rows:
         if row.promise is not None and row.start is not None and "rank=" not in text:
@@ -102,13 +87,9 @@ def test_units_that_are_cores(tmp_path):
 
 
 def row(allocated, start=0.0, **placement):
-    return types.SimpleNamespace(
-        id="1",
-        submit=0.0,
-        start=start,
-        units=lambda: idset.decode(allocated.replace(" ", ",")),
-        placement={"level": "rack", **placement},
-    )
+    units = lambda: idset.decode(allocated.replace(" ", ","))
+    placement = {"level": "rack", **placement}
+    return types.SimpleNamespace(id="1", submit=0.0, start=start, units=units, placement=placement)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +120,7 @@ def row(allocated, start=0.0, **placement):
 def test_a_job_elsewhere_is_found(row, wrong):
     topology = groups_of(CONFIG, MACHINE.R)
     found = misplaced(row, topology, None)
-    if wrong is None:
-        assert found is None
-    else:
-        with pytest.raises(AssertionError, match=wrong):
-            raise AssertionError(found)
+    assert found is None if wrong is None else re.search(wrong, found)
 
 
 def test_a_preference_is_not_judged_where_it_may_be_impossible():
@@ -170,9 +147,8 @@ def test_groups_by_properties():
 
 
 def test_the_command_writes_tables_that_it_checks(tmp_path):
-    (tmp_path / "conf.toml").write_text(
-        '[topology.rack]\ngroups = {a = "node[000-063]", b = "node[064-127]"}\n'
-    )
+    groups = 'groups = {a = "node[000-063]", b = "node[064-127]"}'
+    (tmp_path / "conf.toml").write_text(f"[topology.rack]\n{groups}\n")
     flux("--jobs=60 --conf conf.toml -q -o out sample --scheduler sched-backfill", cwd=tmp_path)
     (file,) = (tmp_path / "out").rglob("provenance.json")
     written = json.loads(file.read_text())

@@ -21,14 +21,9 @@ CONFIG = {
     "preemption": {"standby": {"queues": ["standby"], "grace": 60, "wait": 30, "after": 300}},
 }
 POLICIES = [
-    "sched-fifo",
-    "sched-simple",
-    "sched-backfill",
-    "sched-backfill promise=4",
-    "sched-backfill promise=unlimited",
-    "sched-backfill promise=all within=1h",
-    "sched-backfill rank=wfp3 promise=2",
-]
+    "sched-fifo", "sched-simple", "sched-backfill", "sched-backfill promise=4", "sched-backfill promise=unlimited",
+    "sched-backfill promise=all within=1h", "sched-backfill rank=wfp3 promise=2",
+]  # fmt: skip
 
 
 def whole(id, submit, run, nodes, queue):
@@ -61,11 +56,8 @@ def run(work, text, **settings):
 def written(work, text, directory):
     """The result of a run, as its files have it."""
     (one,) = policy.parse([text])
-    settings = Settings(
-        config=CONFIG,
-        eventlogs=True,
-        provenance={"options": {}, "jobs": len(work.jobs), "machine": {"units": work.units}},
-    )
+    made_of = {"options": {}, "jobs": len(work.jobs), "machine": {"units": work.units}}
+    settings = Settings(config=CONFIG, eventlogs=True, provenance=made_of)
     outcome, summary = simulate(work, one, settings)
     write(outcome, summary, one, settings, str(directory))
     (result,) = reading.find([str(directory)])

@@ -81,16 +81,10 @@ def test_ranked_and_bounded(policy):
         require_long()
     recorded = load_json(f"golden/schedules/ranked/sdsc-sp2-{policy}.json")
     trace = load_json("golden/schedules/input-sdsc-sp2.json")
-    assert list(users_of_sdsc()) == [row[0] for row in trace["jobs"]]
-    starts = Starts()
-    play(
-        trace["jobs"],
-        trace["procs"],
-        "sched-backfill",
-        RANKED[policy],
-        observer=starts,
-        users=users_of_sdsc(),
-    )
+    jobs, starts, users = trace["jobs"], Starts(), users_of_sdsc()
+    assert list(users) == [row[0] for row in jobs]
+    more = {"observer": starts, "users": users}
+    play(jobs, trace["procs"], "sched-backfill", RANKED[policy], **more)
     assert differences(starts.start, recorded["start"]) == []
     assert differences(starts.latest, recorded.get("latest", {})) == []
     assert len(starts.latest) == len(recorded.get("latest", {}))

@@ -8,7 +8,7 @@ import time
 import pytest
 import test_engines
 from command_runner import TOP, first_scheduler, flux, flux_here, rows
-from test_readers import row, swf, workload
+from test_readers import notes, row, swf, workload
 
 from flux.simulate import simulate
 from flux.simulate.job import Job, Shape
@@ -26,17 +26,9 @@ FAIRSHARE = TOP / "src" / "jobtap" / "examples" / "priority-fairshare.py"
 
 def chain():
     """One node; b comes 7 s after the end of a, c with the end of b but not before 100, d after no job."""
-    asked = [
-        ("a", 0, 10, None),
-        ("b", 1, 5, (0, 7.0)),
-        ("c", 100, 5, (1, None)),
-        ("d", 3, 20, None),
-    ]
-    jobs = [
-        Job(id, float(submit), run, 50, Shape(1, 1), 1, after=after)
-        for id, submit, run, after in asked
-    ]
-    return test_engines.workload(jobs, uniform(1), "node")
+    work = test_engines.one_node((0.0, 10, 50), (1.0, 5, 50), (100.0, 5, 50), (3.0, 20, 50))
+    work.jobs[1].after, work.jobs[2].after = (0, 7.0), (1, None)
+    return work
 
 
 @pytest.mark.parametrize("engine", ["lean", "instance"])
@@ -52,22 +44,25 @@ def test_dependencies_of_a_trace(tmp_path):
     def after(number, former, think):
         return [*row(number, submit=number)[:16], former, think]
 
-    text = swf(
-        row(1), after(2, 1, 30), after(3, 99, 5), after(4, 5, 5), row(5, submit=5), after(6, 5, -1)
+    followers = (
+        after(2, 1, 30),
+        after(3, 99, 5),
+        after(4, 5, 5),
+        row(5, submit=5),
+        after(6, 5, -1),
     )
+    text = swf(row(1), *followers)
     work = workload(tmp_path, text, dependencies=True)
     assert [job.after for job in work.jobs] == [None, (0, 30.0), None, None, None, (4, None)]
-    said = "\n".join(work.notes.lines())
-    assert "2 jobs come in when the job they follow is over" in said
-    assert "2 jobs follow a job that is not there before them" in said
+    assert "2 jobs come in when the job they follow is over" in notes(work)
+    assert "2 jobs follow a job that is not there before them" in notes(work)
     write_trace(work, tmp_path / "saved.swf")
     again = Trace(str(tmp_path / "saved.swf"), dependencies=True).workload()
     assert [job.after for job in again.jobs] == [job.after for job in work.jobs]
     plain = workload(tmp_path, text)
     assert {job.after for job in plain.jobs} == {None}
-    assert "4 jobs follow another job: they do not wait for it (--dependencies)" in "\n".join(
-        plain.notes.lines()
-    )
+    text = "4 jobs follow another job: they do not wait for it (--dependencies)"
+    assert text in notes(plain)
     (warning,) = workload(tmp_path, swf(row()), dependencies=True).notes.warnings
     assert "--dependencies changes nothing" in warning
 
@@ -78,9 +73,8 @@ def test_check_knows_no_order_of_jobs_that_come_in_at_one_instant(tmp_path):
     (tmp_path / "trace.swf").write_text(swf(*lines))
     call = [tmp_path / "trace.swf", "--nodes=2", "--dependencies", "--scheduler=sched-fifo"]
     flux(*call, "-o", tmp_path / "out")
-    assert [line["starting_time"] for line in rows(tmp_path / "out" / "sched-fifo")][::2] == [
-        "0"
-    ] * 2
+    table = rows(tmp_path / "out" / "sched-fifo")
+    assert [line["starting_time"] for line in table[::2]] == ["0"] * 2
     assert "no rule broken" in flux_here("check", tmp_path / "out").stdout
 
 
@@ -99,12 +93,10 @@ def test_nodes_fail_and_come_back(tmp_path):
     failures = "--failures=mtbf=2d,repair=2h"
     for name, option in (("one", failures), ("same", failures), ("other", f"{failures},seed=2")):
         flux(*call, option, "-o", tmp_path / name)
-        assert (
-            "no rule broken" in flux_here("check", tmp_path / name).stdout
-        )  # no job starts on a node that is down
-    one, same, other = (
-        rows(tmp_path / name / "sched-backfill") for name in ("one", "same", "other")
-    )
+        # No job starts on a node that is down.
+        assert "no rule broken" in flux_here("check", tmp_path / name).stdout
+    names = ("one", "same", "other")
+    one, same, other = (rows(tmp_path / name / "sched-backfill") for name in names)
     failed = [line for line in one if line["final_state"] == "COMPLETED_FAILED"]
     assert one == same != other and 10 < len(failed) < 300
     summary = json.loads((tmp_path / "one" / "sched-backfill" / "summary.json").read_text())
@@ -123,15 +115,12 @@ def units(text):
 def test_failures_end_with_the_jobs(tmp_path):
     jobs = [Job("1", 0.0, 100, 200, Shape(2, 1), 2), Job("2", 5000.0, 10, 20, Shape(1, 1), 1)]
     work = test_engines.workload(jobs, uniform(2), "node")
-    outcome, _ = test_engines.simulate_policy(
-        work, "sched-fifo", failures="mtbf=1h,repair=1m,seed=3"
-    )
+    failures = "mtbf=1h,repair=1m"
+    outcome, _ = test_engines.simulate_policy(work, "sched-fifo", failures=f"{failures},seed=3")
     assert outcome.last < 10000
     # Nor do they go on for jobs that the scheduler never starts.
     (tmp_path / "waits.py").write_text(first_scheduler("return"))
-    outcome, _ = test_engines.simulate_policy(
-        work, str(tmp_path / "waits.py"), failures="mtbf=1h,repair=1m"
-    )
+    outcome, _ = test_engines.simulate_policy(work, str(tmp_path / "waits.py"), failures=failures)
     assert math.isnan(outcome.start[0])
 
 
@@ -162,9 +151,8 @@ def test_fair_share_of_the_users_of_a_trace(tmp_path):
     def order(name, *more):
         flux(*call, *more, "-o", tmp_path / name)
         table = rows(tmp_path / name / "sched-fifo")
-        return [
-            line["job_id"] for line in sorted(table, key=lambda line: float(line["starting_time"]))
-        ]
+        table.sort(key=lambda line: float(line["starting_time"]))
+        return [line["job_id"] for line in table]
 
     assert order("plain") == ["a0", "a1", "a2", "a3", "a4", "a5", "b0", "b1"]
     fair = order("fair", "--jobtap", plugin)
@@ -280,9 +268,8 @@ def test_compare_across_workloads(tmp_path):
         policies = "--scheduler=sched-fifo --scheduler=sched-backfill"
         flux(f"sample --jobs={jobs} {policies} -q -o", tmp_path / name)
     both = [tmp_path / "small", tmp_path / "large"]
-    assert (
-        "different workloads (--across compares them)" in flux_here("compare", *both, code=1).stderr
-    )
+    said = flux_here("compare", *both, code=1).stderr
+    assert "different workloads (--across compares them)" in said
     text = flux_here("compare", "--across", *both, "-o", tmp_path / "report.html").stdout
     assert "workload=small:" in text and "workload=large:" in text
     assert re.search(r"(?m)^workload=large +\S+ +\S+$", text)
@@ -292,7 +279,5 @@ def test_compare_across_workloads(tmp_path):
 def test_values_of_a_sweep_are_checked():
     for option in ("--nodes=4,4", "--scale-arrivals=1,x", "--limits=run,run"):
         flux("sample", option, code=2)
-    assert (
-        "one value for each option"
-        in flux("sample", "--nodes=1,2", "--save-trace=x", code=2).stderr
-    )
+    done = flux("sample", "--nodes=1,2", "--save-trace=x", code=2)
+    assert "one value for each option" in done.stderr

@@ -89,11 +89,9 @@ def test_jobs_may_start_in_another_order(tmp_path, columns, values, conf, schedu
     if starts is None:  # one is moved ahead
         text = jobs.read_text()
         assert ",10,10,20,9,19,1.9," in text and ",20,10,30,18,28,2.8," in text
-        jobs.write_text(
-            text.replace(",10,10,20,9,19,1.9,", "#")
-            .replace(",20,10,30,18,28,2.8,", ",10,10,20,8,18,1.8,")
-            .replace("#", ",20,10,30,19,29,2.9,")
-        )
+        text = text.replace(",10,10,20,9,19,1.9,", "#")
+        text = text.replace(",20,10,30,18,28,2.8,", ",10,10,20,8,18,1.8,")
+        jobs.write_text(text.replace("#", ",20,10,30,19,29,2.9,"))
         assert "ahead of job" in flux_here("check", tmp_path / "out", code=1).stdout
         return
     with jobs.open() as stream:
@@ -127,11 +125,10 @@ def test_jobs_may_get_more_than_they_request(tmp_path, conf, scheduler):
     assert any(line.endswith(",0,16") for line in states.read_text().splitlines())
 
 
-def job(id, start, end, units, user="7", queue=None, bank="", licenses=None, limit=None):
-    return SimpleNamespace(
-        id=id, start=start, end=end, units=lambda: idset.decode(units.replace(" ", ",")), user=user, queue=queue, bank=bank, licenses=licenses,
-        limit=limit,
-    )  # fmt: skip
+def job(id, start, end, units, **more):
+    units = lambda units=units: idset.decode(units.replace(" ", ","))
+    plain = {"user": "7", "queue": None, "bank": "", "licenses": None, "limit": None}
+    return SimpleNamespace(id=id, start=start, end=end, units=units, **{**plain, **more})
 
 
 @pytest.mark.parametrize(
@@ -243,9 +240,8 @@ def site_jobs(seed, count=80):
     jobs, now = [], 0.0
     for number in range(count):
         now += chance.choice((0, 0, 0, 1, 5, 10))
-        shape = chance.choice(
-            [Shape(0, 1), Shape(0, 3), Shape(0, 2, 2), Shape(2, 1, 3), Shape(3, 1, 2)]
-        )
+        shapes = [Shape(0, 1), Shape(0, 3), Shape(0, 2, 2), Shape(2, 1, 3), Shape(3, 1, 2)]
+        shape = chance.choice(shapes)
         run, limit = chance.choice((1, 5, 10, 20, 40)), chance.choice((20, 60, 100))
         size = max(shape.nodes, 1) * shape.slots * shape.cores
         user, group = chance.choice("123"), chance.choice(("red", "blue"))

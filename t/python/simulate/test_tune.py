@@ -33,9 +33,8 @@ LONG_FIRST = "sched-backfill rank=fcfs"
 
 @pytest.fixture(scope="module")
 def found(trace):
-    return tune(
-        Trace(trace, nodes=1, scale_arrivals=0.8), [SHORT_FIRST, LONG_FIRST], splits=6, versions=2
-    )
+    busy = Trace(trace, nodes=1, scale_arrivals=0.8)
+    return tune(busy, [SHORT_FIRST, LONG_FIRST], splits=6, versions=2)
 
 
 def test_the_better_is_chosen_and_judged(found):
@@ -88,9 +87,8 @@ def test_chance_is_not_taken_for_a_difference(trace):
 
 
 def test_an_interval_that_reaches_zero_is_no_better(found):
-    worse = tuning.Tuning(
-        "wait_mean", "a", ["b"], {}, "b", splits=6, jobs=100, versions=1, unit="node"
-    )
+    counts = {"splits": 6, "jobs": 100, "versions": 1, "unit": "node"}
+    worse = tuning.Tuning("wait_mean", "a", ["b"], {}, "b", **counts)
     worse.losses, worse.classes = found.losses, found.classes
     worse.rows = {name: dict(row, high=0.01) for name, row in found.rows.items()}
     lines = list(text_of(worse, []))
@@ -145,8 +143,7 @@ def test_a_candidate_that_fails_is_left_out(trace, tmp_path):
     "more, text",
     [
         ({"figure": "speed"}, "figure 'speed': expected one of wait_mean"),
-        ({"splits": 5}, "splits=5: expected an integer, 6 or more"),
-        ({"splits": None}, "splits=None: expected an integer, 6 or more"),
+        *(({"splits": n}, f"splits={n}: expected an integer, 6 or more") for n in (5, None)),
         ({"versions": None}, "versions=None: expected an integer, 1 or more"),
         ({"splits": 7}, "300 jobs in 7 splits are 42 in each: expected 50 or more"),
         ({"against": "sched-backfill promise=1,2"}, "expected one policy"),
@@ -166,10 +163,10 @@ def test_one_value_for_each_option(trace):
 def test_the_command(trace):
     args = ("tune", trace, "--nodes=1", "--scale-arrivals=0.8", "--splits=6", "--seeds=1", "-q")
     text = flux(*args, "--scheduler=sched-backfill rank=shortest").stdout
-    assert (
+    better = (
         "Better than sched-backfill: the 95 % interval of the difference in mean wait lies below 0."
-        in text
     )
+    assert better in text
     done = flux(*args, "--scheduler=sched-backfill rank=shortest,area", "--json")
     found = json.loads(done.stdout)
     assert found["chosen"] in found["tried"] and len(found["tried"]) == 2
