@@ -671,8 +671,7 @@ class Player(Evictions, Loans, UseOverTime):
             if have_ended:
                 self.start_takers()
             self.go_on_with_loans()
-            while self.searches and self.searches[0].time <= self.now:
-                is_woken |= self.search(self.searches.pop(0))
+            is_woken |= self.search_due(without_takers=True)
             before = len(state.pending)
             if not is_woken:
                 while coming and self.begin + coming[-1][1].at <= self.now:
@@ -684,6 +683,7 @@ class Player(Evictions, Loans, UseOverTime):
                         job = self.job(jobid)
                         job.share = self.share(job)
                         state.pending.append(job)
+                self.search_due()
                 for job in list(state.pending):
                     if self.due.get(job.id, inf) <= self.now:
                         self.prefer_no_more(job)
@@ -702,6 +702,8 @@ class Player(Evictions, Loans, UseOverTime):
                 ends[job] = self.jobs[job.id].end(self.now, end)
             if state.choose is not None:
                 self.follow()
+            for eviction in [one for one in self.evictions if one.job in started]:
+                self.call_off(eviction)
             wakes = {time for time in self.wakes() if time < self.begin + length(self.case)}
         return self.starts
 
@@ -806,6 +808,8 @@ class Player(Evictions, Loans, UseOverTime):
             del state.totals[rank]
             self.pool.mark_down(str(rank))
         self.ask_refused(have_moved=False)
+        for eviction in [e for e in self.evictions if e.where.keys() - state.totals.keys()]:
+            self.call_off(eviction)
         for job in state.pending:
             job.is_possible = self.is_possible(job.demands)
         if one.kind == "down":

@@ -71,6 +71,16 @@ class Eviction:
 class Evictions:
     """A part of `definition_play.Player`."""
 
+    def search_due(self, without_takers=False):
+        """Make the searches that are due; before a change, none for a job with victims already.
+        Return whether some are to end."""
+        found, takers = False, [one.job.id for one in self.evictions if without_takers]
+        while self.searches and self.searches[0].time <= self.now:
+            if self.searches[0].jobid in takers:
+                break
+            found |= self.search(self.searches.pop(0))
+        return found
+
     def search(self, one):
         """Choose the victims of a pending job as in a search of the scheduler, and compare; then warn
         them. Return whether they are to end."""
@@ -222,14 +232,14 @@ class Evictions:
             self.state.running[one].end, one.class_rank = end, 0.0
 
     def call_off(self, eviction):
-        """Let all victims run, and the job wait."""
+        """Let all victims run, and the job wait, unless it has started."""
         self.state.assured.discard(eviction.job)
         self.drop_rests(eviction)
         self.let_go(eviction)
         self.evictions.remove(eviction)
         for one in list(eviction.victims):
             self.spare(eviction, one)
-        if eviction.job not in self.state.pending:
+        if eviction.job not in self.state.pending and eviction.job not in self.state.running:
             eviction.job.is_aside = False
             self.state.pending.append(eviction.job)
         self.state.freed = True
@@ -266,14 +276,10 @@ class Evictions:
             self.placed[job.id] = where, placed
             self.keep(eviction)
             return False
-        self.drop_rests(eviction)
-        self.evictions.remove(eviction)
-        for one in list(eviction.victims):
-            self.spare(eviction, one)
+        self.call_off(eviction)
         self.starts[job.id] = self.now
         self.ends[job] = self.jobs[job.id].end(self.now, state.running[job].end)
         self.follow()
-        state.freed = True
         return True
 
     def go_on(self, have_ended):
