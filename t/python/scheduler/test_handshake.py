@@ -95,6 +95,23 @@ def test_a_job_that_cannot_be_accounted_for_gets_an_exception(found):
     assert rig.sched.stats_get()["errors"] == 1
 
 
+def test_a_hello_override_that_raises_costs_its_job_only():
+    class Picky(Guide):
+        def hello(self, jobid, priority, userid, t_submit, R):
+            assert (priority, userid, t_submit) == (16, 0, 1.5)
+            if jobid == 1:
+                raise KeyError("what is this")
+            super().hello(jobid, priority, userid, t_submit, R)
+
+    rig = Rig(R(2, 1))
+    rig.will_be_found(1, R("0", "0"))
+    rig.will_be_found(2, R("1", "0"))
+    rig.load(Picky)
+    assert [e["id"] for e in rig.manager.raised] == [1]
+    # Until its resources come back, job 1 is on them.
+    assert sorted(jobid for jobid, _ in rig.sched.resources.job_end_times()) == [1, 2]
+
+
 def test_without_job_info_the_kvs_is_read_with_updates_applied():
     rig = Rig(R(2, 1), job_info=False)
     for jobid, events in ((1, 2), (2, 1), (3, 0)):

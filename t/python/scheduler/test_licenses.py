@@ -76,6 +76,25 @@ def test_more_licences_than_there_are_is_denied(policy, args, licenses, note):
     assert not rig.logged(3)
 
 
+@POLICIES
+def test_licences_of_jobs_that_run_when_the_scheduler_comes(policy, args):
+    rig = Rig(R(4, 4))
+    for jobid, licenses in ((8, {"matlab": 1}), (9, None), (10, "nonsense"), (11, {"maple": 1})):
+        spec = jobspec(4, **({"licenses": licenses} if licenses else {}))
+        rig.will_be_found(jobid, R(str(jobid - 8), 4), spec, userid=500)
+    load(policy, args, rig)
+    assert used(rig) == {"matlab": 1}
+    assert not rig.logged(3)
+    rig.free(9, rig.info.R[9])
+    rig.alloc((1, 2), wants(1))
+    assert rig.started() == [1]
+    rig.free(8, rig.info.R[8])
+    for jobid in (10, 11):
+        rig.free(jobid, rig.info.R[jobid])
+    assert rig.started() == [1, 2]
+    assert used(rig) == {"matlab": 2}
+
+
 @pytest.mark.parametrize(
     "value, text",
     [

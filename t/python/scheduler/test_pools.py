@@ -88,7 +88,7 @@ def forgets_the_allocation(base):
 class ForgetsTheRequest(ResourcePool):
     def parse_resource_request(self, jobspec):
         request = super().parse_resource_request(jobspec)
-        return None if request.duration == 7 else request
+        return None if request.nslots == 2 else request
 
 
 class CannotBeHashed(ResourcePool):
@@ -120,10 +120,12 @@ MISTAKES = [
 )
 def test_a_mistake_of_a_pool_costs_the_job_concerned(policy, pool, said):
     instance = loaded(
-        type("Mine", (policy,), {"pool_class": pool}), nodes=1, cores=4, check_errors=False
+        type("Mine", (policy,), {"pool_class": pool}), nodes=1, cores=8, check_errors=False
     )
-    sizes = ((60, 2), (7, 3), (60, 2))
-    jobs = [instance.submit(duration=duration, cores=cores) for duration, cores in sizes]
+    sizes = ((60, 1, 4), (7, 2, 3), (60, 1, 4))
+    jobs = [
+        instance.submit(duration=time, slots=slots, cores=cores) for time, slots, cores in sizes
+    ]
     instance.advance(200)
     assert [job.result for job in jobs] == ["completed", "failed", "completed"]
     assert said in jobs[1].note

@@ -414,6 +414,7 @@ def test_a_name_that_is_not_known_is_doubted(what, place, texts):
     doubts += [f"configuration: {place} {text}" for text in texts]
     assert rig.answer("check-config", config=config)["doubts"] == doubts
     rig.reconfigure(config)
+    assert rig.answer("check-config", config=config)["doubts"] == doubts, "it is there now"
     logged = doubts if place.startswith("[") else doubts[:1]  # of nodes nothing is logged
     assert rig.logged(4)[-len(logged) :] == logged
 
@@ -479,6 +480,28 @@ def test_after_a_restart_with_fewer_nodes_it_keeps_the_remaining_ones(module, wh
 
 
 # -- the door --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "entry, text",
+    [
+        (None, "a reservation is an object"),
+        ({"name": "dat", "start": "+1h", "duration": "1h", "nodes": 1}, "exists already"),
+        ({"name": "x", "start": "now", "duration": "1h", "nodes": 9}, "only 8 eligible"),
+        ({"name": "x", "start": 1000, "duration": 10, "nodes": 1}, "its last window ended at"),
+        ({"name": "x", "start": "now", "duration": 1, "hosts": "n0,m[1-3]"}, "hosts=m[1-3]: not in"),
+        (
+            {"name": "x", "start": "now", "duration": 1, "requires": {"properties": ["red"]}},
+            "no node of this instance meets its constraint",
+        ),
+        ({"name": "x", "start": "now", "duration": 1, "requires": {"colour": ["red"]}}, "unknown constraint operator"),
+    ],
+)  # fmt: skip
+def test_reservations_that_cannot_be_made(entry, text):
+    rig = make("sched-fifo")
+    rig.reserve("dat", 100, 50, nodes=1)
+    errnum, answer = rig.ask("sched.reserve", {"reservation": entry})
+    assert errnum == errno.EINVAL and text in answer
 
 
 def test_guests_may_list_and_no_more():
