@@ -100,7 +100,7 @@ def test_an_open_promise_breaks_no_promised_time():
     plan.reserve(9, ask(pool, 1, 1, 0, duration=1.0), NOW + 500)  # not counted
     pool.alloc_on(1, whole(1, 100.0), 0b01)
     plan.reserve(2, whole(2, 10.0), NOW + 100)
-    plan.hold(3, whole(2, 10.0))
+    plan.hold(3, whole(1, 10.0))
     assert plan.open_ids() == [3] and 2 in plan.stale()
     assert not plan.breaks_a_promise() and 2 in plan.stale()
     pool.update_expiration(1, NOW + 101)

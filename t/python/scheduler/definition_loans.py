@@ -16,7 +16,7 @@ from typing import Any
 from definition_preemption import AFTER, GRACE
 
 from flux.resource.plan.availability import Use, fits
-from flux.scheduler.definition import RANKS, Job, State, mask
+from flux.scheduler.definition import RANKS, Job, State, is_open, mask
 from flux.scheduler.projection.player import ENDING_S
 from flux.scheduler.site_policy.preemption.loans import MOST_TRIED
 
@@ -207,7 +207,7 @@ class Loans:
     def are_needed(self, loan, borrowers):
         """Whether a promise would break if some borrowers ran to their own ends."""
         state = self.state
-        known = {one: changed(use) for one, use in state.promises.items() if use.start > -inf}
+        known = {one: changed(use) for one, use in state.promises.items() if not is_open(use)}
         running = dict(state.running)
         trial = changed(state, promises=known, running=running, assured=set(), lender=None)
         self.drop_broken(trial)  # those do not count

@@ -23,7 +23,7 @@ from flux.resource.pool.masks import members, popcount, take
 from flux.resource.request import Claimant
 from flux.resource.ResourcePool import ResourcePool
 from flux.resource.TreePool import TreePool
-from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job
+from flux.scheduler.definition import LATE_START_S, RANKS, Counter, Job, is_open
 from flux.scheduler.history import expected_run
 from flux.scheduler.policies.backfilling import LATE_S
 from flux.scheduler.policies.ranks import RANKS as FORMULAS
@@ -122,9 +122,13 @@ class Arrival(NamedTuple):
         return start + self.run if is_late else min(start + self.run, expected)
 
     def moved_end(self, start, now, seconds):
-        """Its end if its limit is changed by some seconds; None if that is impossible now."""
-        is_over = self.limit == inf or start + self.limit <= now
-        return None if is_over else max(now + 1, start + self.limit + seconds)
+        """Its end if its limit is changed by some seconds, or if it gets one; None if that is
+        impossible now."""
+        if start + self.limit <= now:
+            return None
+        return (
+            now + 120 + seconds if self.limit == inf else max(now + 1, start + self.limit + seconds)
+        )
 
 
 class Change(NamedTuple):
@@ -767,7 +771,7 @@ class Player(Evictions, Loans, UseOverTime):
         self.windows[WINDOWS[1]] = [window]
         state.windows.append(window)
         self.retry_members(NEVER)
-        known = {job: use for job, use in state.promises.items() if use.start > -inf}
+        known = {job: use for job, use in state.promises.items() if not is_open(use)}
         if not all(
             state.holds(job) or (use.demand is not None and state.promise(job, use.start))
             for job, use in known.items()
@@ -855,7 +859,7 @@ class Player(Evictions, Loans, UseOverTime):
         elif self.case.policy in ("rank", "candidates") or (
             state.lines
             and "into" not in self.case.features
-            and not any(use.start == -inf for use in state.promises.values())
+            and not any(is_open(use) for use in state.promises.values())
             and state.running
         ):
             times = []

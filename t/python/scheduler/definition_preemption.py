@@ -181,7 +181,7 @@ class Evictions:
         whether all can."""
         state, before = self.state, {job: changed(use) for job, use in self.state.promises.items()}
         for job, promise in before.items():
-            is_bound = promise.start > -inf and promise.demand is not None
+            is_bound = promise.demand is not None
             if is_bound and not state.holds(job) and not state.promise(job, promise.start):
                 state.promises = before
                 return False

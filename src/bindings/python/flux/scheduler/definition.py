@@ -39,6 +39,10 @@ LATE_START_S = 1.0
 RANKS = -1
 
 
+class Open(Use):
+    """An open promise: its job waits for jobs without an end, so that its start is unknown."""
+
+
 class Counter(NamedTuple):
     """The maximum that jobs may hold together: a limit, or licences. Jobs over it are skipped."""
 
@@ -126,7 +130,7 @@ class State:
         begun = [window for window in self.windows if window.start <= now]
         self.now, self.is_done = now, False
         came_free = self.ran != before or self.begun != begun
-        self.freed |= came_free or any(-inf < use.start <= now for use in promised)
+        self.freed |= came_free or any(use.start <= now for use in promised if not is_open(use))
         for job in self.pending if came_free else ():
             job.is_aside &= job.window is None  # one with a window waits for any to end or begin
             if self.ran - before and self.may_be_offered(job) or job.window is not None:
@@ -134,7 +138,9 @@ class State:
         while True:
             late = [j for j in self.pending if j.latest <= now and (self.is_done or not j.is_new)]
             early = self.promises.items() if self.policy != "all" else ()
-            late += [job for job, use in early if job.is_early and now < job.latest < use.start]
+            for job, use in early:
+                if job.is_early and now < job.latest < use.start and not self.is_planned(job):
+                    late.append(job)
             for job in late:
                 self.pending.remove(job)
                 self.drop(job)
@@ -157,13 +163,15 @@ class State:
                 self.waiting |= job.wants
 
     def in_turns(self) -> None:
-        """Examine jobs in order, but first those whose promised time has come."""
+        """Examine jobs in order, but first those whose promised time has come, or if there are open
+        promises, all with a promise: open ones could keep each other without a time for good."""
         rest = []
         if not self.keeps_promises:
             self.promises, self.assured, self.freed = {}, set(), True
         queue = sorted(self.pending, key=self.turn)
+        some_open = any(map(is_open, self.promises.values()))
         for job in queue:
-            if job in self.promises and self.promises[job].start <= self.now:
+            if job in self.promises and (some_open or self.promises[job].start <= self.now):
                 self.examine(job)
         for job in queue:
             if job not in self.pending:
@@ -184,7 +192,7 @@ class State:
         """Start a job if it can start now; otherwise promise it a time, if it is its turn. Open
         promises behind a promised job do not count meanwhile, and are made anew."""
         behind = self.behind(job) if job in self.promises else []
-        self.hidden = [other for other in behind if self.promises[other].start == -inf]
+        self.hidden = [other for other in behind if is_open(self.promises[other])]
         if (job not in self.promises or self.advance(job)) and not self.start(job):
             self.wait(job)
         while self.hidden:  # in order: the rest does not count yet
@@ -201,7 +209,7 @@ class State:
                 return
         job.is_aside = job.is_aside or not job.is_possible
         own = self.promises.get(job)
-        if not self.is_set_aside(job) and (own.start == -inf if own else self.is_in_turn(job)):
+        if not self.is_set_aside(job) and (is_open(own) if own else self.is_in_turn(job)):
             when = self.earliest(job, self.now)
             self.promise(job, when)
             self.is_done &= not own or when == inf  # its resources are no longer kept from now on
@@ -259,7 +267,7 @@ class State:
             if head_plan.place(job, end) is not None and (self.asks_each or self.place(job, end)):
                 self.start(job)
                 lost = {
-                    h: u for h, u in head_plan.promises.items() if h in heads and u.start > -inf
+                    h: u for h, u in head_plan.promises.items() if h in heads and not is_open(u)
                 }
                 head_plan.put_back({h: use for h, use in lost.items() if not head_plan.holds(h)})
 
@@ -313,6 +321,17 @@ class State:
         planned = {name for name in job.takes if self.counters[name].planned}
         return bool(job.wants & other.wants or planned & other.takes.keys())
 
+    def is_planned(self, job: Job) -> bool:
+        """Whether a promised time may be another in each pass: it is open, or behind such a one."""
+        jobs = [other for other, use in self.promises.items() if is_open(use)]
+        return any(self.turn(o) <= self.turn(job) and self.compete(job, o) for o in jobs)
+
+    def is_in_way(self, job: Job, other: Job, use: Use) -> bool:
+        """Whether another has ranks, or planned licences, that a job could use."""
+        planned = {name for name in job.takes if self.counters[name].planned}
+        ranks = mask(use.where)
+        return any(ranks & d.ranks for d in job.demands) or bool(planned & other.takes.keys())
+
     def is_in_turn(self, job: Job) -> bool:
         """Whether it is a job's turn to be promised a start: fewer than N promised jobs ahead could
         use the same ranks, and no such job ahead still waits for a promise."""
@@ -348,10 +367,10 @@ class State:
 
     def others(self, job: Job) -> dict[Job, Use]:
         """Return the uses of others beside which a job is placed; not hidden ones nor, inside a
-        window, open promises. These begin now, as late jobs end now."""
-        open_ones = {o: u for o, u in self.promises.items() if u.start == -inf}
+        window, open promises. These begin now or later, as late jobs end now."""
+        open_ones = {o: u for o, u in self.promises.items() if is_open(u)}
         hidden = {job, *self.hidden, *(open_ones if self.inside else ())}
-        begun = {o: replace(u, start=self.now) for o, u in open_ones.items()}
+        begun = {o: replace(u, start=max(u.start, self.now)) for o, u in open_ones.items()}
         uses = {**self.promises, **begun, **self.running}
         return {o: use for o, use in uses.items() if o not in hidden}
 
@@ -462,13 +481,13 @@ class State:
     # -- promises ----------------------------------------------------------------------------------
 
     def promise(self, job: Job, when: float) -> bool:
-        """Promise a job a time; infinity is an open promise, which keeps its resources from now on.
-        Return False, without a promise, if it does not fit then."""
+        """Promise a job a time; infinity is an open promise, which keeps its resources from `since`
+        on. Return False, without a promise, if it does not fit then."""
         self.promises.pop(job, None)
         self.assure(job)
         if when == inf:
-            self.promises[job] = job.use(-inf, inf)
-            self.promises[job].where = self.kept_for(job)
+            claim = job.demands[0].claim
+            self.promises[job] = Open(self.since(job), inf, None, self.kept_for(job), claim)
             return True
         end, has_licences = when + job.limit, self.has_licences(job, when, when + job.limit)
         for demand in job.demands if has_licences else ():
@@ -482,6 +501,17 @@ class State:
                 return True
         self.drop(job)
         return False
+
+    def since(self, job: Job) -> float:
+        """Return the first time at which a job that waits for jobs without an end could start, if
+        those that run had ended; or else when the first of the others begins that is in its way."""
+        ended = {other: use for other, use in self.running.items() if use.end < inf}
+        first = replace(self, running=ended).earliest(job, self.now)
+        if first < inf:
+            return first if first > self.now else -inf
+        others = [(o, use) for o, use in self.others(job).items() if use.end == inf]
+        starts = [use.start for other, use in others if self.is_in_way(job, other, use)]
+        return min([start for start in starts if start > self.now], default=-inf)
 
     def drop(self, job: Job) -> bool:
         """Take back a job's promise. Return whether it had one."""
@@ -498,11 +528,13 @@ class State:
         other ranks. Return whether its time has come, or is unknown. On ranks it moves earlier only
         if its job can start now: moves between future times were found to lengthen waits."""
         use = self.promises[job]
+        if is_open(use):
+            return True
         start = use.start
         is_kept = max(start, self.now) < use.end and self.has_licences(job, start, use.end)
         if is_kept and not self.holds(job):
-            is_kept = use.demand is not None and self.promise(job, start)
-        if start > -inf and not is_kept:
+            is_kept = self.promise(job, start)
+        if not is_kept:
             self.drop(job)  # another time, if necessary at the expense of jobs behind it
             when, behind = self.earliest(job, self.now), self.behind(job)
             if when > self.now and behind:
@@ -653,7 +685,7 @@ def without(state: State, job: Job, ended: list[Job]) -> State:
     running = {other: use for other, use in state.running.items() if other not in ended}
     behind = state.behind(job)
     if state.keeps_promises:
-        behind = [o for o in behind if job in state.promises and state.promises[o].start == -inf]
+        behind = [o for o in behind if job in state.promises and is_open(state.promises[o])]
     return replace(state, running=running, hidden=behind)
 
 
@@ -691,6 +723,11 @@ def needed(ended: list[Job], suffices: Callable[[list[Job]], bool]) -> list[Job]
         rest = [one for one in ended if one is not other]
         ended = rest if suffices(rest) else ended
     return ended
+
+
+def is_open(use: Use) -> bool:
+    """Return whether a promise is open."""
+    return isinstance(use, Open)
 
 
 def mask(ranks: Iterable[int]) -> int:

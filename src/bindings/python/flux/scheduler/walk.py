@@ -297,7 +297,7 @@ class PromisedJobs(Protocol):
     def first_since(self, position: Position | None) -> PendingJob | None:
         """Return the first promised job from a position in the queue on, or None."""
 
-    def due(self) -> list[PendingJob]:
+    def due(self) -> Iterable[PendingJob]:
         """Return the promised jobs to be examined before all others: their time has come."""
 
     def may_be_promised(self, job: PendingJob) -> bool:

@@ -134,6 +134,11 @@ class RoomOnRanks:
             self.enter_job(jobid, record, end)
         return record is not None
 
+    def numbers_of_endless(self) -> list[int]:
+        """Return the numbers of the uses by running jobs without an end.  O(running jobs)."""
+        endless = [jobid for jobid, end in self._pool.job_end_times() if not end]
+        return [self._jobs[jobid][1] for jobid in endless if jobid in self._jobs]
+
     # -- demands ------------------------------------------------------------
 
     def demand(self, request: ResourceRequest, among: int = -1) -> Demand:
@@ -710,11 +715,28 @@ class BoundStrategy(Strategy):
                 left[rank] = rest
         return True
 
-    def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
+    def since(self, request: ResourceRequest, search: Callable[[], float], now: float) -> float:
+        room, endless = self._ranks.room, self._ranks.numbers_of_endless()
+        for number in endless:
+            room.leave(number)
+        first = search()
+        for number in endless:
+            room.enter(number)
+        if first < inf:
+            return first
+        ranks = self._pool.match_mask(request) & self._pool.eligible(request.shape.match)
+        starts = [
+            (one.start, jobid)
+            for jobid, one in self.promises.items()
+            if one.end == inf and one.start > now
+        ]
+        return next((start for start, one in sorted(starts) if self.ranks_of(one) & ranks), inf)
+
+    def hold(self, jobid: int, request: ResourceRequest, start: float) -> bool:
         amounts = self._ranks.to_hold(request, [one.end for one in self.promises.values()])
         if amounts is None:
             return False
-        promise = Promise(now, inf, request, True)
+        promise = Promise(start, inf, request, True)
         self._add(jobid, promise)
         self._enter_on(promise, amounts)
         return True

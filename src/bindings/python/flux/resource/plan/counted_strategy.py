@@ -14,6 +14,7 @@ Requests for the same units are counted together, in one `CountedProfile`.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from math import inf
@@ -79,6 +80,11 @@ class CountedProfile:
         self.maybe_overdrawn = False
         self.open_units: dict[int, int] = {}
         self._open = 0  # the sum of these
+        #: job id -> start and units of an open promise that began later when it was made; and
+        #: these starts, ascending
+        self._later: dict[int, tuple[float, int]] = {}
+        self.later_starts: list[float] = []
+        self.endless_ids: set[int] = set()  # ids of promises for a time without an end
         self.jobs: dict[int, tuple[float, int]] = {}  # running jobs with an end: (end, units)
         self.endless: list[int] = []  # the units of those without
         self.line = moves.timeline(now, free)
@@ -100,6 +106,9 @@ class CountedProfile:
             self.__dict__,
             line=self.line.copy(),
             open_units=self.open_units.copy(),
+            _later=self._later.copy(),
+            later_starts=self.later_starts.copy(),
+            endless_ids=self.endless_ids.copy(),
             jobs=self.jobs.copy(),
             endless=self.endless.copy(),
             _moves=moves,
@@ -200,12 +209,28 @@ class CountedProfile:
 
     # -- promises -----------------------------------------------------------
 
-    def hold(self, jobid: int, units: int | None) -> None:
-        """Keep units for a job with an open promise; None: it has none any more."""
-        self._open += (units or 0) - self.open_units.pop(jobid, 0)
-        if units is not None:
-            self.open_units[jobid] = units
+    def hold(self, jobid: int, units: int, start: float, now: float) -> None:
+        """Keep units for a job with an open promise that begins at `start`, if that is later than
+        now."""
+        if start > now:
+            self._later[jobid] = start, units
+            insort(self.later_starts, start)
+            self.line.add(start, inf, -units)
+            self.maybe_overdrawn = True  # by promises ahead for that time, too
+            units = 0
+        self.open_units[jobid] = units
+        self._open += units
         self.kept = min(self._open, self.total)
+
+    def let_go(self, jobid: int) -> None:
+        """Keep no units for a job any more that had an open promise."""
+        self._open -= self.open_units.pop(jobid)
+        self.kept = min(self._open, self.total)
+        if jobid in self._later:
+            start, units = self._later.pop(jobid)
+            del self.later_starts[bisect_left(self.later_starts, start)]
+            self.line.add(start, inf, units)
+            self._moves.opened(self.line, start, inf, units)
 
     def room(self, start: float, end: float) -> int:
         """Return the number of units free throughout a span."""
@@ -466,12 +491,28 @@ class CountedStrategy(Strategy):
         self.restore(key, Promise(start, end, request, demand=demand))
         return fits
 
-    def hold(self, jobid: int, request: ResourceRequest, now: float) -> bool:
-        """Make an open promise to a job without a promise; return False if it never fits."""
+    def since(self, request: ResourceRequest, search: Callable[[], float], now: float) -> float:
+        """Return the time that a search finds without the running jobs without an end that are in
+        the way of a request; if that is infinity, the first start after now of the promises without
+        an end in its way.  O(promises for a time without an end)."""
+        profile, _ = self.found[request.shape]
+        kept, profile.kept = profile.kept, profile.kept - sum(profile.endless)
+        first = search()
+        profile.kept = kept
+        if first < inf:
+            return first
+        later, promises = profile.later_starts, self.promises
+        at = bisect_right(later, now)
+        starts = [*later[at : at + 1], *(promises[one].start for one in profile.endless_ids)]
+        return min([start for start in starts if start > now], default=inf)
+
+    def hold(self, jobid: int, request: ResourceRequest, start: float) -> bool:
+        """Make an open promise, from `start` on, to a job without a promise; return False if it
+        never fits."""
         profile, demand = self.found[request.shape]
         if demand.count > profile.total:
             return False
-        self.restore(jobid, Promise(now, inf, request, True, demand))
+        self.restore(jobid, Promise(start, inf, request, True, demand))
         return True
 
     def contains(self, jobid: int, held: Iterable[Selection]) -> bool:
@@ -506,10 +547,11 @@ class CountedStrategy(Strategy):
             return None
         profile = self._profiles[promise.demand.kind]
         if promise.is_open:
-            profile.hold(jobid, None)
+            profile.let_go(jobid)
         else:
             self._moves.leave(jobid)
             profile.promises -= 1
+            profile.endless_ids.discard(jobid)
             start, end = max(promise.start, self._pool.clock()), promise.end
             if start < end:
                 profile.line.add(start, end, promise.demand.count)
@@ -521,9 +563,12 @@ class CountedStrategy(Strategy):
         self.promises[jobid] = promise
         profile = self._profiles[promise.demand.kind]
         if promise.is_open:
-            profile.hold(jobid, profile.to_hold(promise.demand.count))
+            units = profile.to_hold(promise.demand.count)
+            profile.hold(jobid, units, promise.start, self._pool.clock())
         else:
             profile.promises += 1
+            if promise.end == inf:
+                profile.endless_ids.add(jobid)
             # Less the part that is over, if its job is late; even if it can no longer be kept.
             profile.line.add(promise.start, promise.end, -promise.demand.count)
             self._moves.enter(jobid, promise)

@@ -235,17 +235,23 @@ class Plan(StrategyInForce):
         """
         now = self.pool.clock()
         start = now if after is None else max(now, after)
-        strategy, tokens = self._strategy_for(request), self.tokens
-        if tokens is None or not request.tokens:
-            found = strategy.earliest(request, start, now)
-            return None if found == inf else found
+        found = self._earliest(self._strategy_for(request), request, request.tokens, start, now)
+        return None if found == inf else found
+
+    def _earliest(
+        self, strategy: Strategy, request: ResourceRequest, wanted: Any, start: float, now: float
+    ) -> float:
+        """Return the earliest time, or infinity, with the tokens `wanted`."""
+        tokens = self.tokens
+        if tokens is None or not wanted:
+            return strategy.earliest(request, start, now)
         # Resources and tokens together: search each from the time found for the other.
         length, found, there = length_of(request), start, -inf
         while found != there:
-            there = tokens.earliest(request.tokens, found, length, now)
+            there = tokens.earliest(wanted, found, length, now)
             found = inf if there == inf else strategy.earliest(request, there, now)
             if found == inf:
-                return None
+                return inf
         return found
 
     def fits(
@@ -395,7 +401,7 @@ class Plan(StrategyInForce):
         return jobid in self._current.promises
 
     def start_of(self, jobid: int) -> float:
-        """Return the start of a promise, in seconds since the epoch; that of an open one is past.
+        """Return the start of a promise, in seconds since the epoch; of an open one its beginning.
         O(1).
 
         Raises:
@@ -548,10 +554,12 @@ class Plan(StrategyInForce):
             self.tokens = other.tokens.blank()
 
     def hold(self, jobid: int, request: ResourceRequest) -> None:
-        """Make an open promise: keep resources for a job from now on, without an end.
+        """Make an open promise: keep resources for a job, without an end.
 
-        This is for a job without an earliest time, since it waits for jobs without an end. Ranks
-        with room now are taken first, then the ranks with the earliest room.
+        This is for a job without an earliest time, since it waits for jobs without an end. They are
+        kept from the first time at which it could start if those that run had ended, or else from
+        when the first of the others is to begin. Ranks with room now are taken first, then the ranks
+        with the earliest room.
 
         Raises:
             InsufficientResources: it would not fit even if every job ended, since it waits for
@@ -559,10 +567,28 @@ class Plan(StrategyInForce):
         """
         before = self._synced().withdraw(jobid)
         strategy, now = self._strategy_for(request), self.pool.clock()
-        if not strategy.hold(jobid, request, now):
+        start = self._start_of_open(strategy, request, now)
+        if not strategy.hold(jobid, request, start):
             self._put_back(jobid, before)
             raise InsufficientResources(lambda: self.pool.why_not(request))
-        self.keep_tokens(jobid, request, now, inf)
+        self.keep_tokens(jobid, request, start, inf)
+
+    def _start_of_open(self, strategy: Strategy, request: ResourceRequest, now: float) -> float:
+        """Return when an open promise begins: the first time at which the request would fit if all
+        running jobs without an end had ended, or else the first start of the promises without an
+        end in its way."""
+        tokens, wanted, found = self.tokens, request.tokens, inf
+
+        def search() -> float:
+            nonlocal found
+            free = tokens.without_endless(wanted) if tokens and wanted else wanted
+            found = self._earliest(strategy, request, free, now, now)
+            return found
+
+        start = strategy.since(request, search, now)
+        if found == inf and tokens and wanted:
+            start = min(start, tokens.endless_since(wanted, now))
+        return start if start < inf else now
 
     def keep_tokens(self, jobid: int, request: ResourceRequest, start: float, end: float) -> None:
         """Promise the tokens of a request, if any, from a start to an end. This replaces the job's
@@ -670,7 +696,7 @@ class Plan(StrategyInForce):
             self.cancel(jobid)
             strategy = self._strategy_for(one.request)
             if one.is_open:
-                strategy.hold(jobid, one.request, self.pool.clock())
+                strategy.hold(jobid, one.request, max(one.start, self.pool.clock()))
             elif jobid < 0:
                 strategy.keep_free(jobid, one.request, one.start, one.end)
             else:

@@ -41,7 +41,7 @@ class Promise:
         span: its start and end, in a list, or an array that compiled code writes to
         start, end (float): seconds since the epoch; the end is infinity for a job without a limit.
         request (ResourceRequest): the job's request.
-        is_open (bool): kept from now on, since the possible start of the job is unknown.
+        is_open (bool): the possible start of the job is unknown.
         demand (CountedDemand): kind and number of its units, while it is counted
         number (int): the number of its use of ranks, while it is bound; 0 if it has no ranks, since
             it cannot be kept

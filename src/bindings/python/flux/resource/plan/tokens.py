@@ -100,6 +100,25 @@ class TokenPlan:
             self._add(promise, -1)
         return fits
 
+    def without_endless(self, wanted: Tokens) -> Tokens:
+        """Return how many tokens to look for, if those of running jobs without an end are not to be
+        in the way."""
+        held = {name: self._running.get(name, {}).values() for name in wanted}
+        return {
+            name: count - sum([n for n, end in held[name] if end == inf])
+            for name, count in wanted.items()
+        }
+
+    def endless_since(self, wanted: Tokens, now: float) -> float:
+        """Return the first start after now of a promise without an end of some of the tokens;
+        infinity if there is none."""
+        starts = [
+            start
+            for tokens, start, end in self.promised.values()
+            if end == inf and start > now and not tokens.keys().isdisjoint(wanted)
+        ]
+        return min(starts, default=inf)
+
     def are_free(self, wanted: Tokens, now: float) -> bool:
         """Return whether the tokens are not in use now, promised or not."""
         return all(

@@ -238,7 +238,7 @@ class PromiseBook:
     """The pending jobs with a promise in a plan.
 
     A promise is either for a time, or *open*: the job's possible start is unknown, and the
-    resources it needs are kept free from now on.
+    resources it needs are kept free (`Plan.hold`).
 
     Args:
         changed: ``changed(job, promised)`` is called when a job gets its first promise, or has lost
@@ -418,15 +418,16 @@ class PromiseBook:
         return bool(self.jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
 
     def due(self, now: float) -> list[PendingJob]:
-        """Return the jobs whose promised times have come, if one has since the last call, and those
-        with open promises, in order. O(promises) then."""
+        """Return the jobs whose promised times have come, if one has since the last call, in order.
+        O(promises) then. If there are open promises, return all jobs."""
         if self._first > now and not self.open_ids:
             return []
-        jobs, found = self._by_id, self.open_ids.copy()
+        due: list[int] = []
         if self._first <= now:
             due, self._first = self.plan.due(now)
-            found.update(due)
-        return sorted([jobs[jobid] for jobid in found if jobid in jobs])
+        if self.open_ids:
+            return self.jobs.copy()
+        return sorted([self._by_id[jobid] for jobid in due if jobid in self._by_id])
 
 
 class HiddenPromises:
@@ -521,10 +522,10 @@ class BackfillInOrder(Backfilling):
     def first_since(self, position: Position | None) -> PendingJob | None:
         return self.promises.first_since(position)
 
-    def due(self) -> list[PendingJob]:
-        if self.made_anew or not self.promises.jobs:
-            return []
-        return self.promises.due(self.policy.now())
+    def due(self) -> Iterator[PendingJob]:
+        promises, now = self.promises, self.policy.now()
+        due = promises.due(now) if promises.jobs and not self.made_anew else ()
+        yield from (job for job in due if job in promises)  # one ahead may have revoked some
 
     def groups_with_room(self) -> list[JobGroup] | None:
         # A rule that defers jobs that do not fit must be asked about each.
