@@ -220,6 +220,24 @@ def _for_the_same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def _overriding(
+    method: Callable[..., Any], rules: Iterable[AdmissionRule]
+) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
+    """Return the rules that override a method, each with its override."""
+    name = method.__name__
+    return [(rule, getattr(rule, name)) for rule in rules if has_own(rule, method)]
+
+
+def _is_engaged(rule: AdmissionRule, report: Callable[..., Any]) -> bool:
+    """Return `AdmissionRule.engaged`; True if it raises, which is logged once."""
+    try:
+        return bool(rule.engaged)
+    except Exception:
+        report(f"admission rule {rule.name}: engaged", trace=True)
+        type(rule).engaged = True  # it is asked no more
+        return True
+
+
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
@@ -310,9 +328,9 @@ class AdmissionControl:
         self._telling = sorted(self.rules, key=lambda rule: not rule.changes_requests)
         # Per method, the engaged rules that override it, with their methods: a rule costs nothing
         # where it overrides nothing.
-        self._engaged = engaged = [rule for rule in self.rules if self._is_engaged(rule)]
+        self._engaged = engaged = [rule for rule in self.rules if _is_engaged(rule, self._report)]
         self.engaged = bool(engaged)
-        self._checking = self._overriding(AdmissionRule.check, engaged)
+        self._checking = _overriding(AdmissionRule.check, engaged)
         giving = [rule for rule in engaged if isinstance(rule, GivingRule)]
         #: the library's rules that count the resources of jobs (`site_policy.counting.CountingRule`)
         counting: list[Any] = [
@@ -320,9 +338,9 @@ class AdmissionControl:
         ]
         self._giving = [(rule, rule.allocate) for rule in giving if rule.has_more]
         self.asks_each = bool(self._giving)
-        self._starting = self._overriding(AdmissionRule.start, engaged)
-        self._freeing = self._overriding(AdmissionRule.free, engaged)
-        self._promise_checks = self._overriding(GivingRule.keeps_promise, giving)
+        self._starting = _overriding(AdmissionRule.start, engaged)
+        self._freeing = _overriding(AdmissionRule.free, engaged)
+        self._promise_checks = _overriding(GivingRule.keeps_promise, giving)
         #: the rules that examine the pool's offer
         self.second_looks = [rule for rule in counting if hasattr(rule, "second_look")]
         if counting != self._counting:
@@ -330,15 +348,6 @@ class AdmissionControl:
             self.recount()
         #: the rules that are asked about a job within its bounds
         self._asked_always = [one for one in self._checking if one[0] not in counting]
-
-    def _is_engaged(self, rule: AdmissionRule) -> bool:
-        """Return `AdmissionRule.engaged`; True if it raises, which is logged once."""
-        try:
-            return bool(rule.engaged)
-        except Exception:
-            self._report(f"admission rule {rule.name}: engaged", trace=True)
-            type(rule).engaged = True  # it is asked no more
-            return True
 
     def recount(self) -> None:
         """Make the bounds of pending jobs again when they are examined."""
@@ -351,14 +360,6 @@ class AdmissionControl:
         if (engaged, has_more) != (rule.engaged, rule.has_more):
             rule.engaged, rule.has_more = engaged, has_more
             self.update()
-
-    @staticmethod
-    def _overriding(
-        method: Callable[..., Any], rules: Iterable[AdmissionRule]
-    ) -> list[tuple[AdmissionRule, Callable[..., Any]]]:
-        """Return the rules that override a method, each with its override."""
-        name = method.__name__
-        return [(rule, getattr(rule, name)) for rule in rules if has_own(rule, method)]
 
     # -- one job -----------------------------------------------------------------------------------
 
@@ -817,7 +818,7 @@ class AdmissionControl:
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
         """Call a method of every rule. `method`: a method of `AdmissionRule`, such as
         ``AdmissionRule.hello``."""
-        for rule, told in self._overriding(method, self.rules):
+        for rule, told in _overriding(method, self.rules):
             try:
                 told(*args)
             except Exception:
