@@ -4,7 +4,7 @@
 import errno
 
 import pytest
-from peers import R, Rig, jobspec, whole
+from peers import START_TIME, R, Rig, jobspec, whole
 
 from flux.resource import ResourcePool
 from flux.scheduler.query import service
@@ -262,8 +262,12 @@ def test_windows():
 
 
 def test_no_node_is_free_beside_a_promise_that_lacks_room():
-    """The first job has no end, so the last, on all nodes, is kept the others."""
+    """The first job has no end, so the last, on all nodes, is kept the others from the end of the
+    second on, before which it cannot start."""
     rig = rig_with(BACKFILL, (2, 0), (1, 100), (8, 0))
+    (kind,) = rig.answer("windows")["kinds"]
+    assert kind["steps"] == [[5, START_TIME + 100]]
+    rig.free(2)
     (kind,) = rig.answer("windows")["kinds"]
     assert kind["steps"] == []
 
