@@ -107,6 +107,22 @@ def test_an_open_promise_breaks_no_promised_time():
     assert plan.breaks_a_promise()
 
 
+@pytest.mark.parametrize("cores", [16, 15], ids=["counted", "bound"])
+def test_jobs_without_an_end_stay_in_the_plan_if_the_search_without_them_fails(cores, monkeypatch):
+    def fail(*args):
+        raise ZeroDivisionError
+
+    pool = make_pool(1)
+    plan, request = pool.plan(), ask(pool, 1, cores, 0, duration=20.0)
+    plan.alloc(1, ask(pool, 1, cores, 0, duration=0.0))
+    assert plan.earliest(request) is None and plan.is_counted == (cores == 16)
+    monkeypatch.setattr(plan, "_earliest", fail)  # such as a hook of a site's pool
+    with pytest.raises(ZeroDivisionError):
+        plan.hold(2, request)
+    monkeypatch.undo()
+    assert plan.earliest(request) is None
+
+
 @pytest.mark.parametrize("is_extended", [False, True])
 def test_promises_are_examined_in_a_row_whatever_changed_before(is_extended):
     """Where none is in doubt: after starts without a promise, and after a job got more time."""

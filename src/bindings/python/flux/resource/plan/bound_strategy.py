@@ -719,9 +719,11 @@ class BoundStrategy(Strategy):
         room, endless = self._ranks.room, self._ranks.numbers_of_endless()
         for number in endless:
             room.leave(number)
-        first = search()
-        for number in endless:
-            room.enter(number)
+        try:
+            first = search()
+        finally:
+            for number in endless:
+                room.enter(number)
         if first < inf:
             return first
         ranks = self._pool.match_mask(request) & self._pool.eligible(request.shape.match)

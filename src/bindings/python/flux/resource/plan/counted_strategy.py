@@ -53,7 +53,8 @@ class CountedProfile:
         line (CountTimeline): free units over time.
         free (int): units free now, regardless of promises.
         promises (int): number of promises counted.
-        open_units (dict): job id to the units of its open promise (``Plan.hold()``).
+        open_units (dict): job id to the units of its open promise (``Plan.hold()``); 0 if that
+            began later when it was made.
         kept (int): units of open promises, which no other job gets.
         total (int): all units.
         maybe_overdrawn (bool): whether promises may add up to more than there is, after an
@@ -216,7 +217,7 @@ class CountedProfile:
             self._later[jobid] = start, units
             insort(self.later_starts, start)
             self.line.add(start, inf, -units)
-            self.maybe_overdrawn = True  # by promises ahead for that time, too
+            self.maybe_overdrawn = True  # with promises for a time that it overlaps
             units = 0
         self.open_units[jobid] = units
         self._open += units
@@ -497,8 +498,10 @@ class CountedStrategy(Strategy):
         an end in its way.  O(promises for a time without an end)."""
         profile, _ = self.found[request.shape]
         kept, profile.kept = profile.kept, profile.kept - sum(profile.endless)
-        first = search()
-        profile.kept = kept
+        try:
+            first = search()
+        finally:
+            profile.kept = kept
         if first < inf:
             return first
         later, promises = profile.later_starts, self.promises
