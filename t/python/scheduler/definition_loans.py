@@ -93,7 +93,7 @@ class Loans:
         promises = [
             (use.start, use.end, other.id, other)
             for other, use in state.promises.items()
-            if first < use.start < use.end and (end < inf or use.end == inf)
+            if first < use.start < use.end and (end < inf or use.end == inf) and not is_open(use)
         ]
         promises = [one for one in sorted(promises, reverse=True) if self.may_lend(job, one[3])]
         if state.has_licences(job, now, end):
@@ -175,6 +175,8 @@ class Loans:
             promise = self.state.promises.get(loan.taker)
             if promise is None or loan.is_over and promise.start > max(self.now, loan.start):
                 self.end_loan(loan)
+            elif is_open(promise):
+                pass
             elif promise.start != loan.start and promise.start > self.now and not loan.is_over:
                 loan.start, within = promise.start, []
                 loan.demand, promise.demand = promise.demand or loan.demand, None
