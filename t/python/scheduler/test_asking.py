@@ -267,6 +267,7 @@ def test_no_node_is_free_beside_a_promise_that_lacks_room():
     rig = rig_with(BACKFILL, (2, 0), (1, 100), (8, 0))
     (kind,) = rig.answer("windows")["kinds"]
     assert kind["steps"] == [[5, START_TIME + 100]]
+    assert rig.answer("stats")["promises"] == []  # its start is unknown
     rig.free(2)
     (kind,) = rig.answer("windows")["kinds"]
     assert kind["steps"] == []

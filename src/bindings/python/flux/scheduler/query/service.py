@@ -306,6 +306,8 @@ class QueryService:
         }
         promises = []
         starts = {} if plan is None else plan.promises()
+        for jobid in () if plan is None else plan.open_ids():
+            del starts[jobid]  # its start is unknown
         for jobid, (start, _) in heapq.nsmallest(
             PROMISES_SHOWN, [one for one in starts.items() if one[0] >= 0], key=lambda one: one[1]
         ):
