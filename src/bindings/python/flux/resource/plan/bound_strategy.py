@@ -134,10 +134,13 @@ class RoomOnRanks:
             self.enter_job(jobid, record, end)
         return record is not None
 
+    def endless(self) -> list[int]:
+        """Return the ids of running jobs without an end.  O(running jobs)."""
+        return [jobid for jobid, end in self._pool.job_end_times() if not end]
+
     def numbers_of_endless(self) -> list[int]:
-        """Return the numbers of the uses by running jobs without an end.  O(running jobs)."""
-        endless = [jobid for jobid, end in self._pool.job_end_times() if not end]
-        return [self._jobs[jobid][1] for jobid in endless if jobid in self._jobs]
+        """Return the numbers of their uses."""
+        return [self._jobs[jobid][1] for jobid in self.endless() if jobid in self._jobs]
 
     # -- demands ------------------------------------------------------------
 
@@ -257,7 +260,7 @@ class RoomOnRanks:
             demand = demand._replace(ranks=demand.ranks & ~chosen)
 
         enough = min(room.earliest(demand, inf, now, now, False), last)
-        endless = [self._pool.held(jobid) for jobid, end in self._pool.job_end_times() if not end]
+        endless = [self._pool.held(jobid) for jobid in self.endless()]
         endless = [one for one in endless if selected_ranks(one) & demand.ranks]
         keep(selected_ranks(endless[0]) if len(endless) == 1 else 0)
         keep(room.room(demand, now, inf)[1])

@@ -388,9 +388,14 @@ class Plan(StrategyInForce):
             answer.append({"request": request, "fits": fits, "steps": steps})
         return answer
 
-    def promises(self) -> dict[int, tuple[float, float]]:
-        """Return a dict of job id to ``(start, end)`` of its promise. O(promises)."""
-        return {jobid: (one.start, one.end) for jobid, one in self._current.promises.items()}
+    def promises(self, with_open: bool = True) -> dict[int, tuple[float, float]]:
+        """Return a dict of job id to ``(start, end)`` of its promise. O(promises).
+
+        Args:
+            with_open (bool): whether open promises are included, whose start is unknown
+        """
+        promises = self._current.promises.items()
+        return {id: (one.start, one.end) for id, one in promises if with_open or not one.is_open}
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the ids of the jobs with promises."""

@@ -305,9 +305,7 @@ class QueryService:
             "down": popcount(pool.ranks & ~up),
         }
         promises = []
-        starts = {} if plan is None else plan.promises()
-        for jobid in () if plan is None else plan.open_ids():
-            del starts[jobid]  # its start is unknown
+        starts = {} if plan is None else plan.promises(with_open=False)
         for jobid, (start, _) in heapq.nsmallest(
             PROMISES_SHOWN, [one for one in starts.items() if one[0] >= 0], key=lambda one: one[1]
         ):

@@ -172,8 +172,8 @@ class Loan(Preemption):
                 self.job = self._host.pending(self.taker)
                 self.await_step()
             start = plan.start_of(self.taker)
-            is_timed = self.taker not in plan.open_ids()
-            if start != self.expected and start > now and is_timed:
+            has_moved = start != self.expected and start > now
+            if has_moved and self.taker not in plan.open_ids():
                 self._promise_moved(plan, start)
         elif self.job is not None and not self._host.decision.is_promised(self.job):
             self.end("the job of that time is promised another")
@@ -423,13 +423,12 @@ class Loans(Part):
             return None
         first = now + terms.after + cls.grace + self._running.kill_time()
         limit = now + request.duration if request.duration > 0 else inf
-        open_ids = {*plan.open_ids()}
         promises = sorted(
             [
                 (start, end, taker)
-                for taker, (start, end) in plan.promises().items()
+                for taker, (start, end) in plan.promises(with_open=False).items()
                 # a rest to keep must have an end
-                if first < start < end and (limit < inf or end == inf) and taker not in open_ids
+                if first < start < end and (limit < inf or end == inf)
             ],
             reverse=True,
         )

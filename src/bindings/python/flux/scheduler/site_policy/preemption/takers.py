@@ -243,8 +243,7 @@ class Takers(Part):
         plan, now = host.planning.current(), host.now()
         grace = self._classes.grace(one.cls for one in found)
         assert plan is not None, "the pool can plan"
-        promises = {} if job.jobid in plan.open_ids() else plan.promises()
-        start = promises.get(job.jobid, (None, inf))[0]
+        start = plan.promises(with_open=False).get(job.jobid, (None, inf))[0]
         if start is None:
             start = plan.copy().earliest(job.resource_request)
         if start is not None and now < start <= now + grace + self._running.kill_timeout:
