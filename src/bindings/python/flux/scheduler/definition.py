@@ -163,13 +163,14 @@ class State:
                 self.waiting |= job.wants
 
     def in_turns(self) -> None:
-        """Examine jobs in order, but first those whose promised time has come, or if there are open
-        promises, all with a promise: open ones could keep each other without a time for good."""
+        """Examine jobs in order, but first those whose promised time has come. If there are open
+        promises and some job may start now, the first are all with a promise: open ones could keep
+        each other without a time for good."""
         rest = []
         if not self.keeps_promises:
             self.promises, self.assured, self.freed = {}, set(), True
         queue = sorted(self.pending, key=self.turn)
-        some_open = any(map(is_open, self.promises.values()))
+        some_open = self.freed and any(map(is_open, self.promises.values()))
         for job in queue:
             if job in self.promises and (some_open or self.promises[job].start <= self.now):
                 self.examine(job)
@@ -212,7 +213,10 @@ class State:
         if not self.is_set_aside(job) and (is_open(own) if own else self.is_in_turn(job)):
             when = self.earliest(job, self.now)
             self.promise(job, when)
-            self.is_done &= not own or when == inf  # its resources are no longer kept from now on
+            if own and when < inf:
+                self.is_done = False  # its resources are no longer kept from now on
+            if when == inf and any(is_open(self.promises.get(other)) for other in behind):
+                self.is_done = False  # the next pass examines it without these
 
     def by_latest_starts(self) -> None:
         """Promise new jobs their latest starts, start jobs whose latest start has come, then others

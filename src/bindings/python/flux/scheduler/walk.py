@@ -297,8 +297,9 @@ class PromisedJobs(Protocol):
     def first_since(self, position: Position | None) -> PendingJob | None:
         """Return the first promised job from a position in the queue on, or None."""
 
-    def due(self) -> Iterable[PendingJob]:
-        """Return the promised jobs to be examined before all others: their time has come."""
+    def due(self, freed: bool) -> Iterable[PendingJob]:
+        """Return the promised jobs to be examined before all others: their time has come, or
+        (`freed`) resources were freed and some promise is open."""
 
     def may_be_promised(self, job: PendingJob) -> bool:
         """Whether an unpromised job may be promised a start; if not, no job behind it that could
@@ -379,7 +380,7 @@ class Walk:
     def __iter__(self) -> Iterator[PendingJob | None]:
         backlog, arrivals = self.backlog, 0
         job: PendingJob | None
-        for job in self.promises.due() if self.promises is not None else ():
+        for job in self.promises.due(self.freed) if self.promises is not None else ():
             if job.queued and not job.request.finalized:
                 yield job
                 backlog.effort += 1

@@ -417,15 +417,16 @@ class PromiseBook:
         """Whether a job's promised time has come.  O(promises)."""
         return bool(self.jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
 
-    def due(self, now: float) -> list[PendingJob]:
+    def due(self, now: float, freed: bool) -> list[PendingJob]:
         """Return the jobs whose promised times have come, if one has since the last call, in order.
-        O(promises) then. If there are open promises, return all jobs."""
-        if self._first > now and not self.open_ids:
+        O(promises) then. If resources were freed and there are open promises, return all jobs."""
+        some_open = freed and self.open_ids
+        if self._first > now and not some_open:
             return []
         due: list[int] = []
         if self._first <= now:
             due, self._first = self.plan.due(now)
-        if self.open_ids:
+        if some_open:
             return self.jobs.copy()
         return sorted([self._by_id[jobid] for jobid in due if jobid in self._by_id])
 
@@ -522,9 +523,9 @@ class BackfillInOrder(Backfilling):
     def first_since(self, position: Position | None) -> PendingJob | None:
         return self.promises.first_since(position)
 
-    def due(self) -> Iterator[PendingJob]:
+    def due(self, freed: bool) -> Iterator[PendingJob]:
         promises, now = self.promises, self.policy.now()
-        due = promises.due(now) if promises.jobs and not self.made_anew else ()
+        due = promises.due(now, freed) if promises.jobs and not self.made_anew else ()
         yield from (job for job in due if job in promises)  # one ahead may have revoked some
 
     def groups_with_room(self) -> list[JobGroup] | None:
@@ -699,7 +700,10 @@ class BackfillInOrder(Backfilling):
                     self.released()  # resources kept from now on may let others start
             return
         if self.may_be_promised(job):
-            self.promise(job, self.plan.earliest(request))
+            when = self.plan.earliest(request)
+            self.promise(job, when)
+            if when is None and self.open_promises_after(job):
+                self.released()  # the next pass examines it without these
             return
         limit = inf
         if not (admission.engaged and admission.asks_each):
