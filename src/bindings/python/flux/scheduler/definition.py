@@ -551,7 +551,7 @@ class State:
             self.promise(job, min(start, self.earliest(job, self.now)))
         elif start > self.now and self.place(job, self.now + job.limit):
             return True
-        if self.promises[job].start <= self.now:
+        if is_open(self.promises[job]) or self.promises[job].start <= self.now:
             return True
         self.assure(job)
         return False
