@@ -772,10 +772,13 @@ class Player(Evictions, Loans, UseOverTime):
         state.windows.append(window)
         self.retry_members(NEVER)
         known = {job: use for job, use in state.promises.items() if not is_open(use)}
-        if not all(
+        state.hidden = [job for job in state.promises if job not in known]
+        are_kept = all(
             state.holds(job) or (use.demand is not None and state.promise(job, use.start))
             for job, use in known.items()
-        ):
+        )
+        state.hidden = []
+        if not are_kept:
             state.promises.update(known)
             self.renew()
 
