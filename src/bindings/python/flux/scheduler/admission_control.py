@@ -843,6 +843,13 @@ class AdmissionControl:
             if first is not job and self._deferral(rule, first) is None:
                 self.deferred.requeue(first)  # the walk has left it out: it waits for resources
                 return
+            shorter = group.shorter_since((job.order, job.jobid), job.limit)
+            while shorter is not None:  # it may end before a promised job needs its part of a limit
+                if self._deferral(rule, shorter) is None:
+                    group.is_deferred = shorter is group.last
+                    self.deferred.requeue(shorter)
+                    return
+                shorter = group.shorter_since((shorter.order, shorter.jobid), shorter.limit)
             self.deferred.by_id[job.jobid] = job, rule, again, group
             group.is_deferred = True
             self._note_cause(job, rule, again)
