@@ -215,7 +215,8 @@ class State:
             self.promise(job, when)
             if own and when < inf:
                 self.is_done = False  # its resources are no longer kept from now on
-            if when == inf and any(is_open(self.promises.get(other)) for other in behind):
+            kept = [self.promises[other] for other in behind if other in self.promises]
+            if when == inf and any(map(is_open, kept)):
                 self.is_done = False  # the next pass examines it without these
 
     def by_latest_starts(self) -> None:
