@@ -17,7 +17,7 @@ from books import ranks_of
 
 from flux.scheduler.testing import make_R
 from flux.simulate.checking import Violation
-from flux.simulate.placement_check import groups_of, misplaced
+from flux.simulate.site_check import groups_of, misplaced
 from flux_engine.formats import idset
 
 #: The nodes of the driver's instance.

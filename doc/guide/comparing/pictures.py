@@ -14,8 +14,8 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 sys.path[:0] = [os.path.join(TOP, "src/bindings/python"), os.path.join(TOP, "src/embedded")]
 
 from flux.simulate import policy  # noqa: E402
-from flux.simulate.report import charts, gantt, page  # noqa: E402
-from flux.simulate.report.style import rules  # noqa: E402
+from flux.simulate.report import charts, page  # noqa: E402
+from flux.simulate.report.svg import rules  # noqa: E402
 from flux.simulate.results.picture import picture_data  # noqa: E402
 from flux.simulate.run import Settings, simulate  # noqa: E402
 from flux.simulate.trace import Trace  # noqa: E402
@@ -43,8 +43,8 @@ def main():
         "waits": charts.waits(pictures),
         "time": charts.over_time(pictures, [one.name for one in texts]),
         "promises": charts.promises(pictures),
-        "gantt": gantt.gantt(pictures[1], 0),
-        "whole": gantt.whole_run(
+        "gantt": charts.gantt(pictures[1], 0),
+        "whole": charts.whole_run(
             pictures[1],
             max(picture["end"] for picture in pictures),
             (pictures[1]["gantt"]["begin"], pictures[1]["gantt"]["end"]),

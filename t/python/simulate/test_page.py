@@ -13,10 +13,10 @@ from shared import run
 from flux.simulate import policy
 from flux.simulate.report import charts
 from flux.simulate.report.page import page
-from flux.simulate.results.losses import losses
 from flux.simulate.results.metrics import figures, jain, part_names, parts
 from flux.simulate.results.outcome import Outcome
 from flux.simulate.results.picture import Cells, picture_data
+from flux.simulate.results.statistics import losses
 from flux.simulate.run import Settings, simulate
 from flux.simulate.trace import Trace, sample_path
 

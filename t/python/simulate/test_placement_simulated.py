@@ -13,7 +13,7 @@ from command_runner import flux, flux_here
 from flux.simulate import checking
 from flux.simulate.job import Job, Shape, jobspec
 from flux.simulate.machine import uniform
-from flux.simulate.placement_check import groups_of, misplaced, queues_constrain
+from flux.simulate.site_check import groups_of, misplaced, queues_constrain
 from flux_engine.formats import idset
 
 MACHINE = uniform(16, 4)

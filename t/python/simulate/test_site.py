@@ -13,8 +13,8 @@ from test_readers import notes, row, swf, workload
 from flux.simulate import simulate
 from flux.simulate.job import Job, Shape
 from flux.simulate.machine import uniform
-from flux.simulate.outages import Outages
 from flux.simulate.results.files import write_trace
+from flux.simulate.script import Outages
 from flux.simulate.trace import Trace
 from flux.simulate.workload.record import OptionError
 

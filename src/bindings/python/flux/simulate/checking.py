@@ -9,12 +9,11 @@ import math
 import os
 
 from flux.resource.allocations import Allocations
-from flux.simulate.placement_check import misplaced
 from flux.simulate.results import reading
 from flux.simulate.results.files import busy_steps
 from flux.simulate.results.outcome import units_of
 from flux.simulate.results.reading import GRAIN
-from flux.simulate.site_check import broken
+from flux.simulate.site_check import broken, misplaced
 from flux.simulate.workload.text import counted
 from flux_engine.command.errors import CommandError
 from flux_engine.command.options import Parser

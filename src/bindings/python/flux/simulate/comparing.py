@@ -6,7 +6,7 @@ import os
 import sys
 
 from flux.simulate.report.svg import moment_text
-from flux.simulate.results import losses, reading, table
+from flux.simulate.results import reading, statistics, table
 from flux.simulate.results.metrics import span_text
 from flux.simulate.results.output import naming_errors
 from flux.simulate.workload.record import OptionError
@@ -75,7 +75,7 @@ def _show(results, options):
         same = [one for one in results if (one.variant, one.provenance.get("seed")) == case]
         same = [one for one in same if not one.summary.get("failed")]
         jobs = [(row.user, row.size) for one in same[:1] for row in one.rows()]
-        lost = losses.against_first([one.starts() for one in same], jobs)
+        lost = statistics.against_first([one.starts() for one in same], jobs)
         with naming_errors():
             write_report(options.output, summaries, "Comparison", notes, lost, provenance)
 

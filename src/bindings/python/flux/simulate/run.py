@@ -23,12 +23,11 @@ from flux.simulate.as_jobs.runs import run_as_jobs
 from flux.simulate.engine.lean import EPOCH, GRAINS, LeanEngine
 from flux.simulate.engine.manager import default_queue
 from flux.simulate.odds import OddsSampler
-from flux.simulate.outages import Outages
 from flux.simulate.policy import Policy, file_of, plugin_of
 from flux.simulate.results import files, metrics, reading
 from flux.simulate.results.outcome import REJECTED, Outcome
 from flux.simulate.results.picture import picture_data
-from flux.simulate.script import Script
+from flux.simulate.script import Outages, Script
 from flux.simulate.signals import ending
 from flux.simulate.site_check import tables_of
 from flux.simulate.trace import Case

@@ -10,14 +10,13 @@ import warnings
 from flux.simulate import __version__, policy, run
 from flux.simulate.engine.lean import EPOCH
 from flux.simulate.job import with_userids
-from flux.simulate.placement_check import groups_of, queues_constrain
 from flux.simulate.policy import plugin_of
-from flux.simulate.results import losses, statistics
+from flux.simulate.results import statistics
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, bounded_slowdown
 from flux.simulate.results.output import make_room, taken
 from flux.simulate.results.table import logged, misleading
 from flux.simulate.script import Script
-from flux.simulate.site_check import tables_of
+from flux.simulate.site_check import groups_of, queues_constrain, tables_of
 from flux.simulate.trace import Trace, case_text, variant_text
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
@@ -52,7 +51,7 @@ def provenance(case, settings, files=(), options=None, command=None):
     """Return the provenance of a result, without the scheduler: equal provenance means equal results. Input files are
     recorded with their SHA-256."""
     # Imported here: it hashes 2.6 MB and calls git, 50 ms that a call without results saves.
-    from flux.simulate import origin
+    from flux.simulate import again
 
     workload, machine = case.workload, case.workload.machine
     known = [path for path in files if path and os.path.isfile(path)]
@@ -75,8 +74,8 @@ def provenance(case, settings, files=(), options=None, command=None):
         "jobs": len(workload.jobs),
         "notes": workload.notes.lines(),
         "formats": __version__,
-        **origin.software(),
-        **origin.circumstances(),
+        **again.software(),
+        **again.circumstances(),
     }
     tables = tables_of(settings.config)
     if tables:
@@ -256,14 +255,14 @@ class Runs(list):
 
 
 def write_report(path, runs, provenance=()):
-    """Write the report on runs, (summary, workload, starts or None) each, with the `losses.losses`
+    """Write the report on runs, (summary, workload, starts or None) each, with the `statistics.losses`
     of each policy against the first on the first workload. Raises OSError."""
     from flux.simulate.report import page
 
     work = runs[0][1]
     same = [(starts, summary) for summary, other, starts in runs if other is work]
     good = [starts for starts, summary in same if not summary.get("failed")]
-    lost = losses.against_first(good, [(job.user, job.size) for job in work.jobs])
+    lost = statistics.against_first(good, [(job.user, job.size) for job in work.jobs])
     summaries = [summary for summary, _, _ in runs]
     page.write_report(path, summaries, work.name, work.notes.lines(), lost, provenance)
 

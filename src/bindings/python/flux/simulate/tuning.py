@@ -19,7 +19,7 @@ from typing import Optional
 
 from flux.simulate import policy, run
 from flux.simulate.job import cut
-from flux.simulate.results import losses, metrics, statistics
+from flux.simulate.results import metrics, statistics
 from flux.simulate.study import tasks_of
 from flux.simulate.trace import SHAKE, Case, Trace
 from flux.simulate.workload.record import OptionError, check_count
@@ -67,7 +67,7 @@ class Tuning:
             mean over the splits, and its 95 % interval; -0.1 is 10 % less)
         better (bool): whether the interval of `figure` is below 0
         unit (str): unit of sizes, ``node`` or ``core``
-        losses (dict): see `results.losses.losses`; over all runs of the splits that judge
+        losses (dict): see `results.statistics.losses`; over all runs of the splits that judge
         classes (dict): class of size -> ``jobs`` and the mean waits ``against`` and ``chosen``
     """
 
@@ -302,5 +302,5 @@ def _judge(found, against, chosen, judging, versions):
             name = metrics.class_of(size, 0.0)[0]
             waits = (one.start[index] - one.submit[index] for one in (first, second))
             classes.add(name, *waits)
-    found.losses = losses.losses(*starts, jobs)
+    found.losses = statistics.losses(*starts, jobs)
     found.classes = classes.table(metrics.SIZES, "against", "chosen")

@@ -20,7 +20,7 @@ class Engine:
         name (str): the scheduler's
         followers (dict): index of a job -> indices of the jobs that follow it
         kernel: has the time of the run
-        log: the scheduler's warnings and errors as `lines`, see `peers.Log`
+        log: the scheduler's warnings and errors as `lines`, see `loop.Log`
         history (list): (seconds since the epoch, bounds of the ranks available from then on)
         interrupted (bool): set to end the run at the next instant
         every: called from time to time, or None

@@ -88,7 +88,7 @@ class _Active:
 
 
 class _Log:
-    """The scheduler's entries in an instance's log, in the form of `peers.Log`; a text of several lines is one entry."""
+    """The scheduler's entries in an instance's log, in the form of `loop.Log`; a text of several lines is one entry."""
 
     def __init__(self, ring, name):
         self.lines = []

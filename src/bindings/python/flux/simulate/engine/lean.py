@@ -10,8 +10,8 @@ import contextlib
 import heapq
 import sys
 
-from flux.simulate.engine import Engine, peers
-from flux.simulate.engine.loop import DirectHandle, Loop, Scheduler
+from flux.simulate.engine import Engine
+from flux.simulate.engine.loop import DirectHandle, Log, Loop, Resource, Scheduler, start_broker
 from flux.simulate.engine.manager import Manager
 from flux.simulate.job import userids
 from flux_engine.formats import idset, rset, states
@@ -70,13 +70,13 @@ class LeanEngine(Engine):
         #: latest instant with an event, if grain is not "batch"
         self._instant = None
         self.kernel = Loop(epoch, self._advance)
-        self.log = peers.Log(self.kernel)
-        self.resource = peers.Resource(self.kernel, machine.R, self.config)
+        self.log = Log(self.kernel)
+        self.resource = Resource(self.kernel, machine.R, self.config)
         self.history = self.resource.history
         users = userids([*jobs, *(job for job, _, _, _ in running)])
         self.manager = Manager(self, users)
         values = {"rank": "0", "size": str(machine.nodes), "hostlist": "", "instance-level": "0"}
-        peers.start_broker(self.kernel, values, self.config, self.manager)
+        start_broker(self.kernel, values, self.config, self.manager)
         self.task = None
         #: id of the latest job that belongs to no trace
         self._other = len(jobs) + len(running)

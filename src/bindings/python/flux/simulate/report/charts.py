@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """The charts of a report, from the picture data of the policies."""
 
+import itertools
 import math
 from html import escape
 
 from flux.simulate.report import svg
-from flux.simulate.report.style import style
 from flux.simulate.results.metrics import QUANTILES, is_broken, span_text
+from flux.simulate.results.outcome import runs_of
 from flux.simulate.results.statistics import interval
+from flux_engine.formats import states
 
 #: Maximum number of policies in one utilization chart; with more, each has its own strip.
 TOGETHER = 2
@@ -19,7 +21,7 @@ def legend(names):
     """Return the names with their line styles."""
     items = []
     for number, name in enumerate(names):
-        mark = f'<svg viewBox="0 0 34 10" class="key" aria-hidden="true"><path class="line {style(number)}" d="M1 5H33"/></svg>'
+        mark = f'<svg viewBox="0 0 34 10" class="key" aria-hidden="true"><path class="line {svg.style(number)}" d="M1 5H33"/></svg>'
         items.append(f"<li>{mark}{escape(name)}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'
 
@@ -54,7 +56,7 @@ def _distribution(pictures, several, key, ticks_of, label, x_title, y_title):
         body.append(_band([picture[key] for picture in some], x, y, number))
     for number, values in enumerate(lines):
         points = [(x(value), y(i / QUANTILES)) for i, value in enumerate(values)]
-        body.append(svg.line(points, style(number)))
+        body.append(svg.line(points, svg.style(number)))
     return svg.frame(svg.WIDTH, svg.HEIGHT, label, "".join(body))
 
 
@@ -69,7 +71,7 @@ def _band(workloads, x, y, number):
         at = y(place / QUANTILES)
         low.append((x(max(middle - width, 0.0)), at))
         high.append((x(middle + width), at))
-    return f'<path class="band {style(number)}" d="{svg.joined(low + high[::-1])}z"/>'
+    return f'<path class="band {svg.style(number)}" d="{svg.joined(low + high[::-1])}z"/>'
 
 
 # -- over time -------------------------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ def _line_of(picture, key, scale, x, y, number):
     if not points:
         return ""
     path = svg.joined(points[:1]) + "".join(svg.level(*point) for point in points[1:])
-    return f'<path class="line {style(number)}" d="{path}H{svg.short(x(picture["end"]))}"/>'
+    return f'<path class="line {svg.style(number)}" d="{path}H{svg.short(x(picture["end"]))}"/>'
 
 
 def _strip(picture, number, name, x, ticks, top):
@@ -137,7 +139,7 @@ def _strip(picture, number, name, x, ticks, top):
     path = f"M{svg.short(at)} {base}V{svg.short(first)}"
     path += "".join(svg.level(*point) for point in points[1:])
     path += f"H{svg.short(x(picture['end']))}V{base}z"
-    return f'{body}<path class="area {style(number)}" d="{path}"/>'
+    return f'{body}<path class="area {svg.style(number)}" d="{path}"/>'
 
 
 def submissions(picture):
@@ -191,7 +193,7 @@ def promises(pictures):
     dots = [(is_broken(*point), n, *point) for n, some in shown for point in some]
     # Broken promises are drawn last, above the others.
     for broken, number, promise, start in sorted(dots, key=lambda dot: dot[0]):
-        css = style(number) + (" broken" if broken else "")
+        css = svg.style(number) + (" broken" if broken else "")
         place = f'cx="{svg.short(x(promise))}" cy="{svg.short(y(promise - start))}"'
         body.append(f'<circle class="dot {css}" {place} r="2.5"/>')
     return svg.frame(svg.WIDTH, svg.HEIGHT, "Promised against actual starts", "".join(body))
@@ -215,13 +217,13 @@ def sweep(variants, values, title, write):
     body = [svg.axes(x, y, ticks, [(value, write(value)) for value in y.ticks(4)], "", title)]
     for number, row in enumerate(middles):
         points = [(a, y(middle)) for a, (middle, _) in zip(at, row) if middle == middle]
-        body.append(svg.line(points, style(number)))
+        body.append(svg.line(points, svg.style(number)))
         shift = (number - (len(middles) - 1) / 2) * 3
         for a, (middle, width) in zip(at, row):
             if middle == middle and width == width:
                 low, high = svg.short(y(max(middle - width, 0.0))), svg.short(y(middle + width))
                 path = f"M{svg.short(a + shift)} {low}V{high}"
-                body.append(f'<path class="whisker {style(number)}" d="{path}"/>')
+                body.append(f'<path class="whisker {svg.style(number)}" d="{path}"/>')
     return svg.frame(svg.WIDTH, height, f"{title} along the sweep", "".join(body))
 
 
@@ -236,3 +238,110 @@ def shade(value, best, floor=0.0):
         return 0.0
     ratio = (value + floor) / (best + floor)
     return min(1.0, max(0.0, math.log(ratio) / math.log(WORST)))
+
+
+HEIGHT = 360
+#: Shades of a cell, from 1 (little of it in use) to 9 (all).
+LEVELS = "123456789"
+#: Smallest bar, in pixels, that is outlined if its job was backfilled.
+OUTLINED = (6, 4)
+
+
+def shade_paths(texts, begin, end, x, y):
+    """Return the rows of `results.picture.Cells` as one SVG path per shade, between two times of the scale x, and over all of
+    the scale y."""
+    paths = {level: [] for level in LEVELS}
+    for row, text in enumerate(texts):
+        step = (end - begin) / len(text)
+        top, bottom = (svg.short(y(at * y.high / len(texts))) for at in (row, row + 1))
+        place = 0
+        for level, run in itertools.groupby(text):
+            first, place = place, place + len(list(run))
+            if level in paths:
+                left, right = (svg.short(x(begin + at * step)) for at in (first, place))
+                paths[level].append(f"M{left} {top}H{right}V{bottom}H{left}z")
+    some = ((level, "".join(cells)) for level, cells in paths.items() if cells)
+    return "".join(f'<path class="shade g{level}" d="{cells}"/>' for level, cells in some)
+
+
+def gantt(picture, number, end=None):
+    """Draw allocations over time in a window (`end`: of the time axis, if not the picture's); the page's script adds
+    zooming."""
+    chart = picture["gantt"]
+    units, begin = picture["units"], chart["begin"]
+    end = max(chart["end"] if end is None else end, begin + 1)
+    bottom = HEIGHT - svg.BOTTOM
+    x = svg.Time(begin, end)
+    y = svg.Linear(0, units, svg.TOP, bottom)
+    wide, high = svg.WIDTH - svg.RIGHT - svg.LEFT, bottom - svg.TOP
+    bars = [shade_paths(chart.get("shade") or [], begin, chart["end"], x, y)]
+    labels = []
+    for place, row in enumerate(chart["jobs"]):
+        bar, label = _bar(place, row, x, y)
+        bars.append(bar)
+        labels.append(label)
+    y_ticks = [(value, f"{value:g}") for value in y.ticks(4) if value < units]
+    body = svg.axes(x, y, [], y_ticks, svg.SINCE, picture.get("unit", "unit"))
+    ticks = "".join(
+        f'<path class="grid" d="M{svg.short(x(value))} {svg.TOP}V{bottom}"/>'
+        + svg.text(x(value), bottom + 16, text, "middle")
+        for value, text in x.labelled()
+    )
+    plot = (
+        f'<svg class="plot" x="{svg.LEFT}" y="{svg.TOP}" width="{wide}" height="{high}" '
+        f'viewBox="{svg.LEFT} {svg.TOP} {wide} {high}" preserveAspectRatio="none">{"".join(bars)}</svg>'
+    )
+    extra = f' class="gantt" data-begin="{begin}" data-end="{end}"'
+    body += f'<g class="ticks">{ticks}</g>{plot}<g class="ids">{"".join(labels)}</g>'
+    return svg.frame(svg.WIDTH, HEIGHT, f"Gantt chart {number + 1}", body, extra)
+
+
+def _bar(place, row, x, y):
+    id, submit, start, end, size, limit, user, queue, allocated, backfilled, how = row
+    left, right = max(x(start), x.first), min(x(end), x.last)
+    width = max(right - left, 0.3)
+    spans = list(runs_of(allocated))
+    at, wide = svg.short(left), svg.short(width)
+    path = [f"M{at} {svg.short(y(a))}h{wide}V{svg.short(y(b))}h-{wide}z" for a, b in spans]
+    low, high = max(spans, key=lambda span: span[1] - span[0], default=(0, 0))
+    span = span_text
+    times = f"started {svg.moment_text(start)} after {span(start - submit)}"
+    others = [f"user {user}"] if user else []
+    others += [f"queue {queue}"] if queue else []
+    others += ["went ahead of others"] if backfilled else []
+    details = [
+        f"job {id}, size {size}",
+        f"submitted {svg.moment_text(submit)}, {times}",
+        f"ran {span(end - start)} of {span(limit) if limit else 'no limit'}",
+        f"on {allocated}" if allocated and len(allocated) < 60 else "",
+        ", ".join(others),
+    ]
+    details[2] += ", ended at its limit" if how == states.TIMEOUT else ""
+    words = escape("\n".join(filter(None, details)))
+    tall = y(high) - y(low)
+    # An outline would fill a bar of a few pixels.
+    is_outlined = backfilled and width >= OUTLINED[0] and tall >= OUTLINED[1]
+    css = f"job f{place % 6}" + (" backfilled" if is_outlined else "")
+    bar = f'<path class="{css}" d="{"".join(path)}"><title>{words}</title></path>'
+    label = ""
+    if width > 7 * len(str(id)) + 4 and tall > 11:
+        middle = (y(low) + y(high)) / 2 + 4
+        label = svg.text(left + width / 2, middle, id, "middle")
+    return bar, label
+
+
+def whole_run(picture, end, marked=None):
+    """Draw the utilization by part of the machine over the whole run; `marked` (begin, end) is
+    outlined."""
+    height = 150
+    bottom = height - svg.BOTTOM
+    units = picture["units"]
+    x = svg.Time(0, max(end, 1.0))
+    y = svg.Linear(0, units, svg.TOP, bottom)
+    y_ticks = [(value, f"{value:g}") for value in y.ticks(2) if value < units]
+    body = svg.axes(x, y, x.labelled(), y_ticks, svg.SINCE, picture.get("unit", "unit"))
+    body += shade_paths(picture["whole"]["shade"], 0.0, picture["whole"]["end"], x, y)
+    if marked:
+        left, right = svg.short(x(marked[0])), svg.short(x(min(marked[1], x.high)))
+        body += f'<path class="zero" d="M{left} {svg.TOP}H{right}V{bottom}H{left}z"/>'
+    return svg.frame(svg.WIDTH, height, "The machine over the whole run", body)
