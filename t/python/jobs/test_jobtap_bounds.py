@@ -9,7 +9,7 @@ from in_process import refused
 
 from flux.jobtap import CURRENT_JOB
 from flux.jobtap.perilogs import MAX_OPEN
-from flux.jobtap.plugin_resources import MAX_POSTS_PER_TURN, MAX_WAIT
+from flux.jobtap.plugin_handle import MAX_POSTS_PER_TURN, MAX_WAIT
 from flux.scheduler.testing import jobspec
 from flux_engine.kernel.service import Service, request
 

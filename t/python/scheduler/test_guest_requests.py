@@ -11,8 +11,7 @@ from peers import R, Rig, jobspec
 from flux.constants import FLUX_NODEID_ANY, FLUX_RPC_NORESPONSE
 from flux.scheduler.query import answering
 from flux.scheduler.query.ingest import as_submitted
-from flux.scheduler.testing.handle import FakeHandle
-from flux.scheduler.testing.reactor import FakeMessage
+from flux.scheduler.testing.handle import FakeHandle, FakeMessage
 
 
 @pytest.fixture

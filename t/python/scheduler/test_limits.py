@@ -8,14 +8,14 @@ from each_policy import POLICIES
 from peers import R, Rig, jobspec, part_of
 
 from flux.scheduler.policies import Backfill
-from flux.scheduler.site_policy import fields
+from flux.scheduler.site_policy import tables
 from flux.scheduler.site_policy.limits import read_limit
 
 
 @pytest.fixture(autouse=True)
 def users(monkeypatch):
     """User names that do not depend on the machine."""
-    monkeypatch.setattr(fields, "_names", {0: "root", 7: "ann", 8: "bob", 9: "cid"})
+    monkeypatch.setattr(tables, "_names", {0: "root", 7: "ann", 8: "bob", 9: "cid"})
 
 
 def load(policy, args, limits, rig=None, nodes=4, **config):

@@ -18,7 +18,7 @@ import time
 import pytest
 
 from flux.cli.submit import SubmitCmd
-from flux.scheduler.command import cli, formatting, jobspec_options, subcommand, topology
+from flux.scheduler.command import cli, subcommand, topology
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.top import TopView, state_bar
 from flux.scheduler.testing import make_R
@@ -91,18 +91,18 @@ def test_the_output_may_be_closed(monkeypatch):
     ],
 )  # fmt: skip
 def test_lengths_of_time(seconds, text):
-    assert formatting.format_duration(seconds) == text
+    assert subcommand.format_duration(seconds) == text
 
 
 def test_times_of_today_and_of_other_days():
-    assert formatting.format_time(NOW, NOW, "UTC") == "09:46:40"
-    assert formatting.format_time(NOW + 86400, NOW, "UTC") == "2026-11-26 09:46"
-    assert formatting.format_time(None, NOW, "UTC") == "unknown"
+    assert subcommand.format_time(NOW, NOW, "UTC") == "09:46:40"
+    assert subcommand.format_time(NOW + 86400, NOW, "UTC") == "2026-11-26 09:46"
+    assert subcommand.format_time(None, NOW, "UTC") == "unknown"
 
 
 def test_tables_line_up_also_with_wide_and_hostile_text():
     rows = [("ƒ2x", 1), ("語", 100), ("a\x1b[2Jb", None)]
-    lines = formatting.format_table(("A", "N"), rows, ("N",))
+    lines = subcommand.format_table(("A", "N"), rows, ("N",))
     assert lines == ["A         N", "ƒ2x       1", "語      100", "a?[2Jb"]
 
 
@@ -666,7 +666,7 @@ def test_reservations_and_unreserve(flux_sched):
 
 def test_top_fits_the_window_and_counts_rates():
     class Context:
-        time = staticmethod(lambda when, now: formatting.format_time(when, now, "UTC"))
+        time = staticmethod(lambda when, now: subcommand.format_time(when, now, "UTC"))
 
     view = TopView(Context)
     lines = view.lines(STATS, 40, 8)
@@ -691,8 +691,8 @@ def test_the_bar_has_a_column_for_every_state_there_is():
 
 def jobspec_of(*options):
     parser = argparse.ArgumentParser()
-    jobspec_options.add_options(parser)
-    return jobspec_options.jobspec_from_options(parser.parse_args(options))
+    subcommand.add_job_options(parser)
+    return subcommand.jobspec_from_options(parser.parse_args(options))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ from _flux._core import lib as core_lib
 from flux.jobtap import (
     perilogs,
     plugin_file,
-    plugin_resources,
     process_guard,
     thread_guard,
     validation,
@@ -45,7 +44,7 @@ from flux.jobtap.errors import (
 )
 from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
-from flux.jobtap.plugin_handle import PluginHandle, drop_future
+from flux.jobtap.plugin_handle import PluginHandle, PluginResources, PostCounts, drop_future
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 from flux.message import Message
 from flux_engine.formats.states import DEPEND, INACTIVE, NEW, PRIORITY, PRIORITY_MAX, RUN
@@ -230,12 +229,12 @@ class PluginHost:
         self.perilogs = Perilogs(self._finish, lambda text: self.log(LOG_ERR, f"jobtap: {text}"))
         self._numbers: list[int] = []
         self._flags = JobTable()  # the flags set by this plugin
-        self._posts = plugin_resources.PostCounts()
+        self._posts = PostCounts()
         #: exceptions to raise on new jobs once they are validated: [(type, note)]
         self._late = JobTable()
         self.h = lib.flux_jobtap_get_flux(p)
         pointer = int(ffi.cast("uintptr_t", self.h))
-        self.plugin_resources = plugin_resources.PluginResources(
+        self.plugin_resources = PluginResources(
             self.basename, self.report, lambda: self.perilogs.call(f"{self.name}: callback")
         )
         self.handle = PluginHandle(pointer, self.plugin_resources)

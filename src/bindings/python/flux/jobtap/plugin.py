@@ -13,7 +13,7 @@ from flux.jobtap import validation
 from flux.jobtap.callbacks import CallbackArgs, Handlers, why_never_called
 from flux.jobtap.errors import JobtapError, Rejected
 from flux.jobtap.perilogs import FAILED
-from flux.jobtap.plugin_resources import WRONG_THREAD
+from flux.jobtap.plugin_handle import WRONG_THREAD
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 
 FLUX_ROLE_OWNER, FLUX_ROLE_USER = 1, 2

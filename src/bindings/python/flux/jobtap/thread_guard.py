@@ -21,7 +21,7 @@ import flux.rpc
 import flux.util
 import flux.wrapper
 from _flux._core import ffi, lib
-from flux.jobtap import child_processes, plugin_resources, process_guard
+from flux.jobtap import child_processes, plugin_handle, process_guard
 
 #: the job manager's thread
 _thread: list[int | None] = [None]
@@ -57,19 +57,19 @@ def _limit_waiting() -> None:
         if lib.flux_future_is_ready(future):
             return
         if lib.flux_future_wait_for(future, seconds) < 0 and ffi.errno == errno.ETIMEDOUT:
-            raise plugin_resources.no_answer(_topic[0], seconds)
+            raise plugin_handle.no_answer(_topic[0], seconds)
 
     def limited(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(future: Any, *args: Any) -> Any:
             if _in_job_manager():
-                wait(future, plugin_resources.MAX_WAIT)
+                wait(future, plugin_handle.MAX_WAIT)
             return function(future, *args)
 
         return call
 
     def wait_for(future: Any, timeout: float) -> Any:
         if _in_job_manager():
-            wait(future, plugin_resources.wait_limit(timeout))
+            wait(future, plugin_handle.wait_limit(timeout))
         return lib.flux_future_wait_for(future, timeout)
 
     def recv(handle: Any, match: Any, flags: int) -> Any:
@@ -116,7 +116,7 @@ def _refuse_to_block(report: Callable[[BaseException], None]) -> None:
             return wait(self, *args, **kwargs)
         topic = getattr(self, "rpc_topic", None) or ""
         if not self.is_ready():
-            plugin_resources.refuse_to_wait(topic)
+            plugin_handle.refuse_to_wait(topic)
         former, _topic[0] = _topic[0], topic
         try:
             return wait(self, *args, **kwargs)

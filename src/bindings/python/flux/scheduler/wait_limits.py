@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from flux.scheduler.admission import AdmissionRule
 from flux.scheduler.host import NO_TIMER
-from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.tables import Fields
 from flux.scheduler.times import LATEST, duration_text
 
 if TYPE_CHECKING:

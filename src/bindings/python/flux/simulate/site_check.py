@@ -10,8 +10,8 @@ from collections import Counter
 
 from flux.scheduler.site_policy.budgets import period_of
 from flux.scheduler.site_policy.counting import PER
-from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.sharing import MODES
+from flux.scheduler.site_policy.tables import Fields
 from flux.scheduler.times import seconds_of, zone_named
 from flux.simulate.results.reading import GRAIN
 from flux_engine.formats import hostlist, idset, rset

@@ -16,9 +16,7 @@ import sys
 from typing import Any
 
 from flux.scheduler.attributes import printable
-from flux.scheduler.command import jobspec_options
 from flux.scheduler.command.explain import Explain, likely_text, warnings_of_queue
-from flux.scheduler.command.formatting import format_duration, terminal_width
 from flux.scheduler.command.plan_chart import Chart
 from flux.scheduler.command.prometheus import exposition
 from flux.scheduler.command.reserve import Reservations, Reserve, Unreserve
@@ -26,7 +24,11 @@ from flux.scheduler.command.subcommand import (
     CommandError,
     Context,
     Subcommand,
+    add_job_options,
+    format_duration,
+    jobspec_from_options,
     read_jobid,
+    terminal_width,
     write_file,
 )
 from flux.scheduler.command.topology import Topology
@@ -40,13 +42,13 @@ class When(Subcommand):
     topic = "when"
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        jobspec_options.add_options(parser)
+        add_job_options(parser)
         parser.add_argument("--match", action="store_true", help="list the ranks it would get")
         text = "command of the job, ignored"
         parser.add_argument("job", nargs=argparse.REMAINDER, metavar="COMMAND", help=text)
 
     def payload(self, options: argparse.Namespace) -> dict[str, Any]:
-        return {"jobspec": jobspec_options.jobspec_from_options(options)}
+        return {"jobspec": jobspec_from_options(options)}
 
     def ask(self, context: Context) -> dict[str, Any]:
         answer = super().ask(context)

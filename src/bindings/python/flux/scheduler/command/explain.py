@@ -18,11 +18,11 @@ from typing import Any
 
 from flux.job import JobID, JobInfo
 from flux.scheduler.attributes import printable
-from flux.scheduler.command.formatting import format_duration
 from flux.scheduler.command.subcommand import (
     CommandError,
     Context,
     Subcommand,
+    format_duration,
     read_jobid,
     until_text,
 )

@@ -7,9 +7,13 @@ import argparse
 from typing import Any
 
 from flux.scheduler.attributes import printable
-from flux.scheduler.command import jobspec_options
-from flux.scheduler.command.formatting import format_duration
-from flux.scheduler.command.subcommand import Context, Subcommand, until_text
+from flux.scheduler.command.subcommand import (
+    Context,
+    Subcommand,
+    format_duration,
+    jobspec_from_options,
+    until_text,
+)
 from flux.scheduler.host import counted
 from flux.scheduler.times import iso_time, local_zone_name
 
@@ -58,7 +62,7 @@ class Reserve(Subcommand):
                 entry[key] = getattr(options, key)
         if options.requires:
             only = argparse.Namespace(requires=[options.requires])
-            system = jobspec_options.jobspec_from_options(only)["attributes"]["system"]
+            system = jobspec_from_options(only)["attributes"]["system"]
             entry["requires"] = system["constraints"]
         for key in ("users", "queues"):
             if getattr(options, key):

@@ -7,15 +7,120 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import math
+import shutil
 import sys
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import flux
-from flux.job import JobID
-from flux.scheduler.command.formatting import format_table, format_time
+from flux.cli.submit import SubmitCmd
+from flux.job import JobID, JobspecV1
+from flux.scheduler.attributes import printable
 from flux.scheduler.command.new_file import replace_file
-from flux.scheduler.times import local_zone_name
+from flux.scheduler.times import duration_text, iso_time, local_zone_name
+
+
+def format_duration(seconds: float | None) -> str:
+    """Format a duration in at most two units: ``2h45m``.
+
+    Rounded down, so that a job with the printed time limit fits into the duration; None and infinity
+    give ``no end``.
+    """
+    if seconds is None or math.isinf(seconds):
+        return "no end"
+    return duration_text(max(0.0, seconds), 2)
+
+
+def format_time(when: float | None, now: float, zone: str) -> str:
+    """Format a time (seconds since the epoch) in a time zone: only the time of day if it is today,
+    else date and time. None gives ``unknown``."""
+    text = iso_time(when, zone)
+    if text is None or when is None:
+        return "unknown"
+    today = iso_time(now, zone) or ""
+    if text[:10] == today[:10]:
+        return text[11:19]
+    return text[:16].replace("T", " ")
+
+
+def display_width(text: str) -> int:
+    """Return the number of columns of a text on a terminal."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def format_table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
+) -> list[str]:
+    """Return the lines of a table, the header first, with two spaces between columns. None gives an
+    empty cell; `right` has the names of right-aligned columns."""
+    cells = [list(head)]
+    cells += [[printable("" if value is None else value) for value in row] for row in rows]
+    widths = [max(display_width(row[i]) for row in cells) for i in range(len(head))]
+    lines = []
+    for row in cells:
+        parts = []
+        for name, cell, width in zip(head, row, widths):
+            space = " " * (width - display_width(cell))
+            parts.append(space + cell if name in right else cell + space)
+        lines.append("  ".join(parts).rstrip())
+    return lines
+
+
+def terminal_width() -> int:
+    """Return the width of the terminal: COLUMNS, or that of the terminal; 80 if the output is not a
+    terminal."""
+    return max(20, shutil.get_terminal_size().columns)
+
+
+#: Name -> letter, placeholder of the value (None: there is none), help.
+_OPTIONS = {
+    "ntasks": ("n", "N", "number of tasks (default: 1)"),
+    "nodes": ("N", "N", "number of nodes for the tasks"),
+    "cores-per-task": ("c", "N", "cores for each task (default: 1)"),
+    "gpus-per-task": ("g", "N", "GPUs for each task"),
+    "cores": ("", "N", "number of cores, instead of -n, -c and -g"),
+    "tasks-per-node": ("", "N", "number of tasks on each node"),
+    "tasks-per-core": ("", "N", "number of tasks on each core"),
+    "gpus-per-node": ("", "N", "GPUs of each node"),
+    "exclusive": ("x", None, "allocate whole nodes"),
+    "time-limit": ("t", "MIN|FSD", "time limit: minutes, or such as 2h (default: none)"),
+    "queue": ("q", "NAME", "queue of the job"),
+    "bank": ("B", "NAME", "bank that is charged"),
+    "requires": ("", "CONSTRAINT", "constraint, such as 'bigmem and not rack:3'"),
+    "setattr": ("", "KEY[=VALUE]", "jobspec attribute; ^KEY=FILE: of a JSON file"),
+}
+
+
+def add_job_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that describe a job; `jobspec_from_options` reads them."""
+    group = parser.add_argument_group("the job, as in flux submit")
+    for name, (letter, metavar, text) in _OPTIONS.items():
+        how: dict[str, Any] = {"action": "store_true"} if metavar is None else {"metavar": metavar}
+        if name in ("requires", "setattr"):
+            how["action"] = "append"
+        group.add_argument(*[f"-{letter}"] * bool(letter), f"--{name}", help=text, **how)
+
+
+def jobspec_from_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the jobspec (RFC 14) of a job with these options, or some of them. Raises ValueError if
+    flux submit would refuse them."""
+    submit = SubmitCmd("flux submit")
+    given = submit.get_parser().parse_args(["true"])
+    for name in _OPTIONS:
+        key = name.replace("-", "_")
+        setattr(given, key, getattr(options, key, None))
+    try:
+        spec: dict[str, Any] = submit.jobspec_create(given).jobspec
+        JobspecV1(**spec)  # as flux submit checks it: hosts that the instance lacks, ...
+    except (OSError, TypeError, ValueError) as exc:
+        raise ValueError(f"flux submit would refuse the job: {exc}") from None
+    del spec["attributes"]["system"]["environment"]
+    return spec
 
 
 def read_jobid(text: str) -> int:

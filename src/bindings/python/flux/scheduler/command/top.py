@@ -19,8 +19,7 @@ import time
 from typing import Any
 
 from flux.scheduler.attributes import printable
-from flux.scheduler.command.formatting import format_duration, format_table
-from flux.scheduler.command.subcommand import CommandError, Context
+from flux.scheduler.command.subcommand import CommandError, Context, format_duration, format_table
 from flux.scheduler.host import counted
 
 #: Colours of node states (SGR): yellow, green, magenta, red. States are also written out, for the

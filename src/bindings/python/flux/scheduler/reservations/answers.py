@@ -18,7 +18,7 @@ from flux.scheduler.reservations.reservation import (
     ReservationState,
     Window,
 )
-from flux.scheduler.site_policy.fields import user_name
+from flux.scheduler.site_policy.tables import user_name
 from flux.scheduler.times import iso_time
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flux.hostlist import Hostlist
 from flux.resource.errors import InsufficientResources
 from flux.resource.pool.masks import idset_text, popcount
-from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.holdings import holding_of
+from flux.scheduler.site_policy.tables import Fields
 from flux.scheduler.times import LATEST, Recurrence, local_zone_name, parse_duration, parse_time
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from flux.scheduler.site_policy.counting import (
     ScopedUse,
     read_scope,
 )
-from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.tables import Fields
 from flux.scheduler.site_policy.usage import UsageStore
 from flux.scheduler.times import local_zone_name, zone_named
 

@@ -19,9 +19,9 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import JOBS_PER_STEP
-from flux.scheduler.site_policy.fields import user_name
 from flux.scheduler.site_policy.holdings import Counted
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
+from flux.scheduler.site_policy.tables import user_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from flux.scheduler.query.answering import Caller
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.fields import Fields
     from flux.scheduler.site_policy.holdings import Holding
-    from flux.scheduler.site_policy.tables import QueueNames
+    from flux.scheduler.site_policy.tables import Fields, QueueNames
 
 N = TypeVar("N", int, float)
 

@@ -23,8 +23,8 @@ from flux.scheduler.disclosure import Owned
 from flux.scheduler.host import NO_TIMER
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.site_policy.counting import CountingRule, Use
-from flux.scheduler.site_policy.fields import Fields, user_id, user_name
 from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.tables import Fields, user_id, user_name
 from flux.scheduler.site_policy.usage import UsageStore
 
 if TYPE_CHECKING:

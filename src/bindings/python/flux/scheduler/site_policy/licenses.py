@@ -31,7 +31,7 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.query.answering import JOBS_PER_STEP
 from flux.scheduler.site_policy.counting import CountingRule, Denied, Use
-from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.tables import Fields
 from flux.scheduler.times import duration_text
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from flux.scheduler.site_policy.counting import (
     Use,
     read_scope,
 )
-from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.tables import Fields
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes

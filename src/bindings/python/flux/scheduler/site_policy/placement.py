@@ -28,8 +28,8 @@ from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.masks import popcount
 from flux.scheduler.host import NO_TIMER, counted
 from flux.scheduler.pools import missing_hosts
-from flux.scheduler.site_policy.fields import Fields
 from flux.scheduler.site_policy.table_rule import TableRule
+from flux.scheduler.site_policy.tables import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

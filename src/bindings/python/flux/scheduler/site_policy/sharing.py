@@ -25,10 +25,9 @@ from flux.resource.request import Claimant, Remembered
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import counted
-from flux.scheduler.site_policy.fields import Fields, user_name
 from flux.scheduler.site_policy.holdings import NOTHING, holding_of
 from flux.scheduler.site_policy.table_rule import TableRule
-from flux.scheduler.site_policy.tables import properties_missing
+from flux.scheduler.site_policy.tables import Fields, properties_missing, user_name
 
 if TYPE_CHECKING:
     from flux.resource.request import Shape

@@ -14,9 +14,14 @@ from typing import Any, Callable
 
 from flux.brokermod import resolve_entry_point
 from flux.scheduler.testing import builders
-from flux.scheduler.testing.handle import FakeHandle, HandleWithoutEstimates
+from flux.scheduler.testing.handle import (
+    START_TIME,
+    FakeHandle,
+    FakeMessage,
+    HandleWithoutEstimates,
+    Reactor,
+)
 from flux.scheduler.testing.job_manager import FakeJob, JobManager
-from flux.scheduler.testing.reactor import START_TIME, FakeMessage, Reactor
 from flux.scheduler.testing.services import FakeService, JobInfo, KeyValueStore, ResourceService
 from flux_engine.job_manager.sched import ANNOTATE
 from flux_engine.kernel.clock import VirtualClock

@@ -35,8 +35,13 @@ MOST, EXACT, ROUND = 0.2, 0.1, 0.9
 
 
 def estimator(text):
-    """Return ``limit(run, rng)`` for one of the texts above. Raises OptionError if the text is
-    invalid."""
+    """Return ``limit(run, rng)``, the limit of a job without one. Raises OptionError if the text is invalid.
+
+    Args:
+        text (str): ``run``: the run time, as if users knew it; ``f:F``: the run time times a uniform random number from 1
+            to F (the f-model); ``tsafrir``: after Tsafrir, Etsion and Feitelson (2005): a few round values, the largest most
+            often, and uniform accuracy
+    """
     if text == "run":
         return lambda run, rng: max(run, 1.0)
     if text.startswith("f:"):

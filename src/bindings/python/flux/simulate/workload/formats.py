@@ -130,7 +130,7 @@ def _swf_record(source, number, words, values):
 
 
 def read_batsim(source):
-    """Yield the jobs of a workload; ``nb_res`` sets the `procs` of the source. Raises TraceError if
+    """Yield the jobs of a workload with delay profiles, the only ones with a known run time; ``nb_res`` sets the `procs` of the source. Raises TraceError if
     the file is not such a workload."""
     text = read_text(source)
     try:

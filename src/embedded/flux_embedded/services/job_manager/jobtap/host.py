@@ -11,8 +11,15 @@ from flux.jobtap.callbacks import CallbackArgs, freeze
 from flux.jobtap.errors import FAILURES, brief
 from flux.jobtap.perilogs import Perilog, Perilogs
 from flux.jobtap.plugin import Plugin, service_name
-from flux.jobtap.plugin_handle import PluginHandle, PluginRPC, drop_future
-from flux.jobtap.plugin_resources import PluginResources, no_answer, refuse_to_wait, wait_limit
+from flux.jobtap.plugin_handle import (
+    PluginHandle,
+    PluginResources,
+    PluginRPC,
+    drop_future,
+    no_answer,
+    refuse_to_wait,
+    wait_limit,
+)
 from flux.jobtap.validation import CURRENT_JOB
 from flux_engine.formats import states
 from flux_engine.formats.dotted import update_paths

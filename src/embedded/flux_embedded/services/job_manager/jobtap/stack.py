@@ -27,7 +27,7 @@ from flux.jobtap.errors import (
     describe_for_log,
     trace,
 )
-from flux.jobtap.plugin_resources import PostCounts
+from flux.jobtap.plugin_handle import PostCounts
 from flux.jobtap.validation import PRIORITY_UNAVAIL
 from flux_embedded.services.job_manager.jobtap.builtins import BUILTINS
 from flux_embedded.services.job_manager.jobtap.host import Builtin, Host, JobSource

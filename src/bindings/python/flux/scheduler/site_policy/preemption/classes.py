@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flux.scheduler.site_policy.fields import Fields
+from flux.scheduler.site_policy.tables import Fields
 
 if TYPE_CHECKING:
     from flux.scheduler.attributes import SystemAttributes
