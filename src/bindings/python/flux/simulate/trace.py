@@ -224,8 +224,6 @@ class Trace:
 
     def _file(self, one):
         if not isinstance(one, (str, os.PathLike)):
-            from flux.simulate.trace import file_of
-
             path = file_of(one, self)
             self._tables[path] = type(one).__name__
             return path

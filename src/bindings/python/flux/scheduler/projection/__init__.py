@@ -7,14 +7,6 @@ copies the state of the pool, the policy and every rule, including a site's; in 
 virtual and jobs end at their limits; and the same code decides. So a prediction and the actual
 start cannot disagree.
 
-Files
-=====
-
-``virtual_host``  the host of the copy: virtual time, and the answers of Flux's services
-``player``        ends running jobs, submits a newcomer, and records the starts
-``fork``          the copy as a child process, and its answers in the parent
-``odds``          run times drawn for a play, the outcome of such plays, and its correction
-
 A fork takes about 25 microseconds per megabyte of the scheduler (10 ms at 400 MB) and is made
 between two reactor turns; the play runs on another core, in parallel with the scheduler. OpenPBS
 copies its universe in memory for the same purpose (``simulate.c``); Redis forks to save its data.

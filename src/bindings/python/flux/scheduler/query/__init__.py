@@ -9,17 +9,6 @@ A query changes nothing, and hardly delays a pass:
 - Long answers are computed in steps of a millisecond, interleaved with the scheduler's work, one
   query after another (`answering.Answering`). A long list is encoded entry by entry.
 
-Files
-=====
-
-``service``               `service.QueryService`: a method for each of ``sched.explain``,
-                          ``sched.when``, ``sched.windows``, ``sched.plan`` and ``sched.stats``: a
-                          generator that yields where it may be interrupted, and returns the answer
-``pending_reason``        why a job is pending, with numbers
-``ingest``                job-ingest's additions to a jobspec
-``answering``             the caller, and stepwise answers
-``source``                the interface of the scheduler to this package, with the copy of the plan
-
 Compatibility: scripts read answers, which may get new keys, but no key may change its meaning.
 Everything needed from the scheduler is in ``source``; nothing is changed. A guest learns nothing
 about others' jobs (`answering.Caller`).

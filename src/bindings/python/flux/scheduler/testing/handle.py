@@ -226,7 +226,6 @@ class FakeHandle(Flux):
         self.instance.scheduler_runs(scheduler)
 
     def log(self, level: int, text: str) -> None:
-        """Log a line at a syslog level, 0 to 7."""
         self.instance.log.append((level, text))
 
     # -- functions of the bindings that take a handle (flux.scheduler.host) ------------

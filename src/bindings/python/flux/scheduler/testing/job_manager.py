@@ -219,12 +219,10 @@ class FakeJob(SchedulableJob):
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for resources."""
         return self.state == "pending" and self._withdrawn is None
 
     @property
     def is_ending(self) -> bool:
-        """Whether it ends when the scheduler has given up its request."""
         return self.state == "pending" and self._withdrawn is not None
 
     def begin(self) -> None:

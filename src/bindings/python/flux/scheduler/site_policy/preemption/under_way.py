@@ -415,7 +415,6 @@ class Eviction(Preemption):
         self.rests: dict[int, list[int]] = {}
 
     def enter_record(self, record: dict[str, Any]) -> None:
-        """Add it to the stored record."""
         kept = ("queue", "userid", "decided", "deadline", "expected", "taker")
         stored: dict[str, Any] = {key: getattr(self, key) for key in kept}
         stored["ranks"] = idset_text(self.ranks)
@@ -564,7 +563,6 @@ class Eviction(Preemption):
         return as_end(end) if self._host.decision.looks_past_heads else min(end, self.expected)
 
     def _kept_until(self) -> float:
-        """Return the planned end of the free resources kept for the taker; 0: none."""
         now = self._host.now()
         if not self._host.decision.looks_past_heads or self.job is None:
             return max(self.expected, now + 1.0)
@@ -679,7 +677,6 @@ class Eviction(Preemption):
         self.shared.takers.consider(self.taker)
 
     def _refused(self, jobid: int, why: str) -> None:
-        """The job manager has refused to end a victim, which continues."""
         self._choose_anew(why, "refused")
 
     # -- the start of the taker --------------------------------------------------------------------
