@@ -10,9 +10,9 @@ from in_process import refused
 
 from flux_embedded.broker.server import SocketServer
 from flux_engine.kernel import message
+from flux_engine.kernel.link import Unpacker, pack
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.service import Service, request
-from flux_engine.kernel.wire import Unpacker, pack
 
 
 class Client:

@@ -11,7 +11,7 @@ from flux_embedded.broker.attrs import AttrTable
 from flux_embedded.broker.logring import LogRing
 from flux_embedded.broker.process import command_environment
 from flux_engine.formats import config
-from flux_engine.modules import modpath
+from flux_engine.modules import pymodule
 
 
 def test_settings_merge_key_by_key_in_order():
@@ -97,8 +97,8 @@ def test_attributes():
 
 def test_module_search_path():
     environ = {"FLUX_MODULE_PATH_PREPEND": "/p:/q", "FLUX_MODULE_PATH": "/m::/b"}
-    assert modpath.search_path(environ, ["/b", "/c"]) == ["/p", "/q", "/b", "/c", "/m"]
-    assert modpath.search_path({}, ["/b"]) == ["/b"]
+    assert pymodule.search_path(environ, ["/b", "/c"]) == ["/p", "/q", "/b", "/c", "/m"]
+    assert pymodule.search_path({}, ["/b"]) == ["/b"]
 
 
 def test_finding_modules(tmp_path):
@@ -108,17 +108,17 @@ def test_finding_modules(tmp_path):
     (two / "m.py").write_text("")
     (two / "sub" / "deep.py").write_text("")
     dirs = [str(one), str(two)]
-    assert modpath.find("m", dirs) == ("m", str(two / "m.py"), False)
+    assert pymodule.find("m", dirs) == ("m", str(two / "m.py"), False)
     (one / "m.py").write_text("")
-    assert modpath.find("m", dirs).path == str(one / "m.py")
-    assert modpath.find("kvs", dirs, ("kvs",)) == ("kvs", "builtin", True)
-    assert modpath.find(str(two / "m.py"), []).name == "m"
+    assert pymodule.find("m", dirs).path == str(one / "m.py")
+    assert pymodule.find("kvs", dirs, ("kvs",)) == ("kvs", "builtin", True)
+    assert pymodule.find(str(two / "m.py"), []).name == "m"
     for name in ("deep", "m.py", "nosuch"):
         with pytest.raises(FileNotFoundError, match="module not found in search path"):
-            modpath.find(name, dirs)
+            pymodule.find(name, dirs)
     (one / "c.so").write_text("")
     with pytest.raises(OSError, match="compiled modules need a real Flux"):
-        modpath.find(str(one / "c.so"), [])
+        pymodule.find(str(one / "c.so"), [])
 
 
 def test_log_levels_ring_and_file(tmp_path, capfd):

@@ -9,10 +9,9 @@ import threading
 import pytest
 
 from flux_engine.kernel import message
-from flux_engine.kernel.link import connect
+from flux_engine.kernel.link import Unpacker, connect, pack
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.task import REACTOR_NOWAIT
-from flux_engine.kernel.wire import Unpacker, pack
 
 
 def frame(**fields):

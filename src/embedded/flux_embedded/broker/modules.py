@@ -25,7 +25,7 @@ from greenlet import GreenletExit, getcurrent
 from flux_engine.kernel import message
 from flux_engine.kernel.message import Message
 from flux_engine.kernel.service import Service, request
-from flux_engine.modules import modpath
+from flux_engine.modules import pymodule
 from flux_engine.modules.pymodule import LOADER, ModuleTask, failure_of
 
 #: Always loaded, before anything else.
@@ -90,7 +90,7 @@ class ModuleManager(Service):
             raise FileNotFoundError(errno.ENOENT, "module not found in search path")
         if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
             raise OSError(errno.EPROTO, "module.load: args must be an array of strings")
-        found = modpath.find(path, self.dirs, BUILTIN)
+        found = pymodule.find(path, self.dirs, BUILTIN)
         name = body.get("name") or found.name
         if not isinstance(name, str) or "." in name:
             raise OSError(errno.EINVAL, f"name={name!r}: expected a word without dots")

@@ -11,7 +11,7 @@ import time
 from syslog import LOG_ERR
 
 from flux_engine.kernel import message
-from flux_engine.kernel.wire import Connection, pack
+from flux_engine.kernel.link import Connection, pack
 
 #: A client with more unread bytes than this is disconnected.
 MAX_BACKLOG = 1 << 28

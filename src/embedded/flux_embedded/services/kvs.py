@@ -5,7 +5,7 @@ It is a tree of directories; a key is its path with ``.`` between the names (``j
 text.  Everything is kept in memory: it ends with the instance.  Commits are applied one after the other, each whole or not
 at all, in the order in which they arrived (RFC 16: commit order is visible order).
 
-`flux_embedded.broker.context.BrokerContext.kvs` is the tree, for services that read and watch it. All methods are for the instance
+`flux_embedded.broker.instance.BrokerContext.kvs` is the tree, for services that read and watch it. All methods are for the instance
 owner only.  Keys are non-empty strings without empty components (EINVAL otherwise); ``.`` alone is the root directory.
 
 =======  ===========================================================================================================

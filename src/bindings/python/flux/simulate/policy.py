@@ -13,7 +13,7 @@ import types
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import digest
 from flux_engine import paths
-from flux_engine.modules import modpath
+from flux_engine.modules import pymodule
 
 
 class Policy:
@@ -99,8 +99,8 @@ def parse(texts):
         if not words:
             raise OptionError("--scheduler: expected the name or file of a module")
         try:
-            where = modpath.search_path(os.environ, paths.module_dirs())
-            module = modpath.find(words[0], where, ())
+            where = pymodule.search_path(os.environ, paths.module_dirs())
+            module = pymodule.find(words[0], where, ())
         except OSError as exc:
             here = f" (a file here: ./{words[0]})" if os.path.isfile(words[0]) else ""
             raise OptionError(f"--scheduler={words[0]}: {exc.strerror}{here}") from None

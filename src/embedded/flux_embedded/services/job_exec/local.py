@@ -16,8 +16,8 @@ from syslog import LOG_EMERG, LOG_NOTICE
 from flux.util import fsd
 from flux_embedded.services.job_exec import layout, shell
 from flux_embedded.services.job_exec.mock import EXPIRED, ExecJob
-from flux_embedded.services.job_exec.output import Output
 from flux_embedded.services.job_exec.process import Process
+from flux_embedded.services.job_exec.shell import Output
 from flux_engine.formats import jobid, rset
 from flux_engine.formats.dotted import lookup_path
 

@@ -19,8 +19,7 @@ import errno
 import os
 from collections import Counter
 
-from flux_embedded.services.job_list.attributes import GETTERS, attributes
-from flux_embedded.services.job_list.filter import compile_constraint
+from flux_embedded.services.job_list.attributes import GETTERS, attributes, compile_constraint
 from flux_engine.formats import form, states
 from flux_engine.formats.states import CLEANUP, INACTIVE, NEW, PENDING, RUN, RUNNING
 from flux_engine.job_manager.sched import place

@@ -13,8 +13,8 @@ raiseall                ``{type, severity, note?, states: mask, userid, dry_run}
 kill                    ``{id, signum}``: a signal to the tasks of a running job
 urgency                 ``{id, urgency}`` -> ``{old_urgency}``
 memo                    ``{id, memo: {...}}``: merged into the annotations under ``user``
-update                  ``{id, updates: {...}}`` -> nothing, see `update`
-wait, drain, idle       see `waits`
+update                  ``{id, updates: {...}}`` -> nothing, see `actions`
+wait, drain, idle       see `actions`
 queue-status            ``{name?}`` -> status object of RFC 33
 queue-list              -> ``{queues: [name], conf}``, no names without named queues; see `flux.queue.QueueConf` for conf
 queue-enable,           ``{enable | start: bool, all: bool, name?, reason?}``
@@ -39,15 +39,13 @@ Plugins may register further topics, ``job-manager.NAME.METHOD``.
 import errno
 
 from flux.queue import queue_conf_from_config
-from flux_embedded.services.job_manager.actions import Actions, permit
+from flux_embedded.services.job_manager.actions import Actions, Update, Waits, permit
 from flux_embedded.services.job_manager.events import Events
 from flux_embedded.services.job_manager.execution import Execution
 from flux_embedded.services.job_manager.housekeeping import Housekeeping
 from flux_embedded.services.job_manager.intake import Intake
 from flux_embedded.services.job_manager.jobtap.stack import Jobtap
 from flux_embedded.services.job_manager.life import Life
-from flux_embedded.services.job_manager.update import Update
-from flux_embedded.services.job_manager.waits import Waits
 from flux_engine.formats import eventlog, policy, rset, states
 from flux_engine.job_manager.job import Jobs
 from flux_engine.job_manager.queues import Queues

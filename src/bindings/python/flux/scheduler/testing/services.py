@@ -17,7 +17,7 @@ from flux.idset import IDset
 from flux_engine.formats import idset, rset
 from flux_engine.kernel.direct import Peer
 from flux_engine.kernel.message import Message, payload_text
-from flux_engine.resource.peer import ResourcePeer
+from flux_engine.resource.acquire import ResourcePeer
 
 
 class FakeService(Peer):

@@ -18,7 +18,7 @@ from flux_engine.kernel.direct import Names
 from flux_engine.kernel.handle import Flux
 from flux_engine.kernel.message import Message
 from flux_engine.modules.pymodule import ModuleTask
-from flux_engine.resource.peer import ResourcePeer
+from flux_engine.resource.acquire import ResourcePeer
 
 
 class ObjectMessage(Message):
