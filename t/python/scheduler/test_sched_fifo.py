@@ -4,7 +4,7 @@
 import errno
 
 import pytest
-from peers import R, Rig, jobspec
+from peers import R, Rig, jobspec, whole
 
 from flux.resource import InsufficientResources, Rv1Pool
 from flux.scheduler import forecasts
@@ -152,3 +152,13 @@ def test_a_job_is_told_nothing_in_its_first_second(module, second):
     assert rig.shown(2)["t_estimate"] == start + 100
     assert rig.shown(2)["reason_pending"].startswith("insufficient resources")
     assert [answer["type"] for answer in rig.answers(3)] == [3]
+
+
+@pytest.mark.parametrize("order", ["strict", "queue"])
+def test_the_job_ahead_is_another_after_a_change_of_order_without_an_event(order):
+    """As by a soft limit, or fair share."""
+    rig = Rig(R(2, 4), "sched-fifo", f"order={order}")
+    rig.arrive({jobid: whole(2, 100) for jobid in (1, 2, 3)}, wait=2)
+    assert [rig.explain(jobid)["behind"][0]["name"] for jobid in (2, 3)] == ["ƒ2", "ƒ3"]
+    rig.sched.prioritize([[3, 20]])
+    assert [rig.explain(jobid)["behind"][0]["name"] for jobid in (2, 3)] == ["ƒ4", "ƒ2"]

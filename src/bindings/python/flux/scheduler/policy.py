@@ -143,7 +143,7 @@ class PolicyScheduler(Scheduler):
         self.predictions = self._run_times.predictions
         self._predicts = type(self).predicted is not PolicyScheduler.predicted
         self.facts = RequestFacts(lambda: self.resources)
-        self.queue_order = QueueOrder(self, self._backlog, lambda: self._passes.events)
+        self.queue_order = QueueOrder(self, self._backlog)
         self.admission = AdmissionControl(self._requests, self.facts)
 
         self.planning = Planning(self, self.stop)

@@ -99,23 +99,30 @@ class PendingQueue:
 
     Removals are only recorded; `settle` applies them: a few one by one, many by making the heap
     anew.
+
+    Attributes:
+        changes (int): grows with every change by these methods
     """
 
     def __init__(self) -> None:
+        self.changes = 0
         self._heap: list[PendingJob] = []
         self._removed: set[PendingJob] = set()
 
     def push(self, job: PendingJob) -> None:
+        self.changes += 1
         if job in self._removed:
             self.settle()  # its earlier removal comes first
         heapq.heappush(self._heap, job)
 
     def remove(self, job: PendingJob) -> None:
         """Remove `job`; no effect if it is not in the heap."""
+        self.changes += 1
         self._removed.add(job)
 
     def move_all(self, moves: dict[PendingJob, int]) -> None:
         """Change the priorities of jobs ({job: priority})."""
+        self.changes += 1
         heap = self.settle()
         if self._are_many(moves):
             for job, priority in moves.items():
@@ -130,6 +137,7 @@ class PendingQueue:
 
     def replace(self, jobs: Iterable[PendingJob]) -> None:
         """Use `jobs` as the heap; a list is assumed to be in heap order."""
+        self.changes += 1
         self._removed.clear()
         self._heap = jobs if isinstance(jobs, list) else list(jobs)
 
@@ -138,6 +146,7 @@ class PendingQueue:
 
         Costs a sort.
         """
+        self.changes += 1
         jobs = self.settle()
         for job in jobs:
             job.priority = job.priority
@@ -257,6 +266,7 @@ class Backlog(PendingQueue):
 
     def push(self, job: PendingJob) -> None:
         self._listed = None
+        self.changes += 1
         job.examined = False
         job.tried = -1
         if job.limit < 0:
@@ -275,6 +285,7 @@ class Backlog(PendingQueue):
 
     def remove(self, job: PendingJob) -> None:
         self._listed = None
+        self.changes += 1
         if job.jobid in self.parked:
             del self.parked[job.jobid]
         elif job.queued:
@@ -350,6 +361,7 @@ class Backlog(PendingQueue):
     def _clear(self) -> None:
         self.jobs = OrderedJobs()
         self._listed = None
+        self.changes += 1
         for group in list(self.groups.values()):
             self._drop(group)
         self.by_ranks.clear()
@@ -583,12 +595,9 @@ class OrderingPolicy(Protocol):
 class QueueOrder:
     """Determines which jobs wait for which."""
 
-    def __init__(
-        self, source: OrderingPolicy, queue: PendingQueue, events: Callable[[], int]
-    ) -> None:
+    def __init__(self, source: OrderingPolicy, queue: PendingQueue) -> None:
         self._source = source
         self._queue = queue
-        self._events = events  # returns a number that grows with every event
         #: the result of `heads`, and the state for which it was found
         self._heads: list[tuple[PendingJob, int]] = []
         self._found_of: Any = None
@@ -613,7 +622,8 @@ class QueueOrder:
         """Return the pending jobs that could use a rank of no job ahead, each with the mask of its
         ranks. Every other waiting job waits for one of these.
 
-        By queue, costs a walk over the queue, once per event; in strict order almost nothing.
+        By queue, costs a walk over the queue, if it or the pool has changed; in strict order almost
+        nothing.
         """
         for _ in self.find_heads():
             pass
@@ -623,7 +633,7 @@ class QueueOrder:
         """Compute `heads` if it is out of date. A generator that yields after every `JOBS_PER_TURN`
         jobs. No effect for a policy that looks past the heads."""
         source = self._source
-        seen = (self._events(), source.resources.generation, len(self._queue))
+        seen = (self._queue.changes, source.resources.generation, len(self._queue))
         if source.decision.looks_past_heads or (
             seen == self._found_of and not any(job.request.finalized for job, _ in self._heads)
         ):
