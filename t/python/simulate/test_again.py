@@ -60,6 +60,8 @@ def test_again_names_the_workloads(tmp_path):
     flux(call, cwd=tmp_path)
     names = [f"sched-fifo (scale-arrivals={factor}, seed 1)" for factor in ("0.8", "1.0")]
     assert flux("--again", tmp_path / "out").stdout.splitlines() == as_then(*names)
+    part = tmp_path / "out" / "scale-arrivals-1.0" / "seed-1"
+    assert flux("--again", part).stdout.splitlines() == as_then(names[1])
 
 
 def test_again(tmp_path):

@@ -122,18 +122,14 @@ def _repeat(where, words, former, main):
                 code = main([*words, "-q", "-o", output])
         finally:
             os.chdir(here)
-        found = {_place(one, output): one for one in reading.find([output])} if code != 2 else {}
-        return [(one, _comparison(one, found.get(_place(one, one.base)))) for one in former]
+        found = {_label(one): one for one in reading.find([output])} if code != 2 else {}
+        return [(one, _comparison(one, found.get(_label(one)))) for one in former]
 
 
 def _label(result):
     """Return the policy of a result, and its workload if there are several, as in progress."""
     case = case_text(result.variant, result.provenance.get("seed"))
     return f"{result.summary['policy']} ({case})" if case else result.summary["policy"]
-
-
-def _place(result, base):
-    return os.path.relpath(result.directory, base)
 
 
 def _comparison(former, new):
