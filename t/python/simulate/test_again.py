@@ -3,9 +3,11 @@
 import json
 import re
 
+import pytest
 from command_runner import first_scheduler, flux, rows
 
 from flux.simulate import Trace, simulate
+from flux.simulate.again import again
 
 DRAWS = "self._queue.sort(key=lambda job: self.random.random()) if self.passes % 2 else None\nself.passes += 1"
 
@@ -83,6 +85,12 @@ def test_again(tmp_path):
     assert f"changed since: {tmp_path / 'mine.py'} was changed" in said
     assert re.search(r"mine: \d+ of 50 jobs start at other times, the first: \d+", said)
     assert "no other option" in flux("--again", tmp_path / "out", "--jobs=3", code=2).stderr
+
+
+def test_an_interrupt_is_no_difference(tmp_path):
+    flux("sample --jobs=50 --scheduler=sched-fifo -q -o out", cwd=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        again(tmp_path / "out", lambda words: 130)
 
 
 def test_runs_that_did_not_end_by_themselves(tmp_path):

@@ -86,7 +86,7 @@ SOFTWARE = {"versions": "versions", "commit": "the commit", "sources": "the libr
 def again(directory, main):
     """Repeat the calls that left results in a directory, each in a temporary directory, by ``main(words)``. Return 0 if all
     jobs start at the recorded times, else 1. Raises ValueError if there are no results, or their provenance lacks the
-    command or the directory."""
+    command or the directory, KeyboardInterrupt if a call was interrupted."""
     former = reading.find([directory])
     calls = {}
     for one in former:
@@ -122,6 +122,8 @@ def _repeat(where, words, former, main):
                 code = main([*words, "-q", "-o", output])
         finally:
             os.chdir(here)
+        if code == 130:
+            raise KeyboardInterrupt
         found = {_label(one): one for one in reading.find([output])} if code != 2 else {}
         return [(one, _comparison(one, found.get(_label(one)))) for one in former]
 
