@@ -87,7 +87,7 @@ TABLES = {"resource": {"config": [{"hosts": "n[0-3]", "cores": "0"}]}}
         ("sample", {"k": 0}, "k=0: expected an integer, 1 or more"),
         ("sample", {"k": None}, "k=None: expected an integer, 1 or more"),
         ("sample", {"k": 2.5}, "k=2.5: expected an integer"),
-        ("sample", {"jobs": 2.5}, "jobs=2.5: expected an integer"),
+        *(("sample", {"jobs": jobs}, f"jobs={jobs!r}: expected an integer") for jobs in (2.5, "32")),
         (Trace([JOB, {**JOB, "urgency": 0}], nodes=4), {"jobs": 1}, "job 1: held"),
         ("sample", {"reward": "speed"}, "reward 'speed'"),
         (Trace([JOB], nodes=2), {"jobs": 1}, "job 0: unsatisfiable request: need 3"),

@@ -136,12 +136,12 @@ class SchedulingEnv(gymnasium.Env, Observer):
         begin, end = part if isinstance(part, (tuple, list)) and len(part) == 2 else (1, 0)
         if not 0 <= begin < end <= 1:
             raise ValueError(f"part={part}: expected two fractions of the trace, in order")
+        check_count("k", k, required=True)
+        check_count("jobs", jobs, 0)
         count = len(work.jobs)
         self._first, last = int(begin * count), int(end * count)
         self._count = last - self._first if jobs is None else jobs
         self._places = last - self._first - self._count + 1
-        check_count("k", k, required=True)
-        check_count("jobs", jobs, 0)
         if self._count < 1 or self._places < 1:
             most = last - self._first
             raise ValueError(f"jobs={jobs}: expected 1 to {most:,}, the jobs in part={part}")
