@@ -316,6 +316,24 @@ def test_when_knows_of_preemptions_to_come(policy):
     assert newcomer.t_start == pytest.approx(told, abs=1.5)
 
 
+def test_when_knows_of_a_taker_that_a_limit_refuses_as_its_victims_are_chosen():
+    """The last job starts as the taker's promise is void, and takes the user's only share."""
+    config = tables(standby={"queues": ["standby"], "wait": "20s"})
+    config["limits"] = {"one": {"per": "user", "users": ["7"], "max": {"jobs": 1}}}
+    instance = make("sched-backfill", nodes=5, config=config)
+    standby(instance, 2)
+    for duration in (100, 1000):
+        batch(instance, 1, duration)
+    for nodes, duration in ((2, 50), (1, 200)):
+        instance.submit(nodes=nodes, duration=duration, userid=7, queue="batch", exclusive=True)
+    instance.advance(2)
+    spec = jobspec(1, nodes=2, duration=60, exclusive=True, queue="standby")
+    told = instance.request("sched.when", {"jobspec": spec})["start"]
+    newcomer = instance.submit(jobspec=spec)
+    instance.advance(1000)
+    assert newcomer.t_start == pytest.approx(told, abs=0.1)
+
+
 # -- faults ----------------------------------------------------------------------------------------
 
 

@@ -99,13 +99,10 @@ class PendingQueue:
 
     Removals are only recorded; `settle` applies them: a few one by one, many by making the heap
     anew.
-
-    Attributes:
-        changes (int): grows with every change by these methods
     """
 
     def __init__(self) -> None:
-        self.changes = 0
+        self.changes = 0  # grows with every change by these methods
         self._heap: list[PendingJob] = []
         self._removed: set[PendingJob] = set()
 
@@ -622,8 +619,7 @@ class QueueOrder:
         """Return the pending jobs that could use a rank of no job ahead, each with the mask of its
         ranks. Every other waiting job waits for one of these.
 
-        By queue, costs a walk over the queue, if it or the pool has changed; in strict order almost
-        nothing.
+        By queue, costs a walk over the queue after a change; in strict order almost nothing.
         """
         for _ in self.find_heads():
             pass

@@ -465,8 +465,9 @@ class Eviction(Preemption):
         self.defer_taker()
         names = ", ".join(map(name_of, self.victims))
         host.log.info(f"preemption: {one.job.name} is to start by ending {names}: {text}")
-        self.shared.store(self._recorded)
+        # The pass is first: a limit may refuse the taker once others start in its promised time.
         host.look_again()
+        self.shared.store(self._recorded)
 
     # -- the place of the taker --------------------------------------------------------------------
 
