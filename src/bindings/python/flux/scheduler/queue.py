@@ -139,15 +139,8 @@ class PendingQueue:
         self._heap = jobs if isinstance(jobs, list) else list(jobs)
 
     def reorder(self) -> None:
-        """Sort all jobs again: their order may have changed.
-
-        Costs a sort.
-        """
-        self.changes += 1
-        jobs = self.settle()
-        for job in jobs:
-            job.priority = job.priority
-        heapq.heapify(jobs)
+        """Sort all jobs again: their order may have changed. Costs a sort."""
+        self.move_all({job: job.priority for job in self.settle()})
 
     def __len__(self) -> int:
         return len(self.settle())
