@@ -22,8 +22,7 @@ from flux.scheduler.projection.player import ENDING_S
 from flux.scheduler.testing import FakeInstance, jobspec
 from flux.scheduler.testing import make_R as R
 from flux.scheduler.testing.handle import START_TIME, FakeHandle
-from flux.scheduler.testing.job_manager import JobManager
-from flux.scheduler.testing.services import FakeService, ranks_of
+from flux.scheduler.testing.services import FakeService, JobManager, ranks_of
 from flux_engine.job_manager.job import merge_annotations
 from flux_engine.kernel.message import ROLE_OWNER, ROLE_USER
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from flux.scheduler.site_policy.preemption import state
-from flux.scheduler.site_policy.preemption.classes import read_class
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
+from flux.scheduler.site_policy.preemption.state import read_class
 from flux.scheduler.testing import FakeInstance
 from flux.scheduler.testing.handle import FakeHandle
 

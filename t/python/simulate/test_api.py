@@ -19,7 +19,8 @@ from flux.resource import InsufficientResources
 from flux.scheduler import Scheduler
 from flux.scheduler.testing import make_R
 from flux.simulate import OptionError, Runs, Trace, simulate, tune
-from flux.simulate.results import output, reading
+from flux.simulate.results import reading
+from flux.simulate.results.files import taken
 from flux.simulate.workload.text import digest
 
 
@@ -230,7 +231,7 @@ def test_a_rerun_replaces_its_files_and_mixes_with_no_others(tmp_path):
     new = {f"sched-simple/{name}" for name in names}
     assert files() == {"sched-fifo/mine.txt", "report.html", *new}
     another = pytest.raises(ValueError, match="another call is")
-    with output.taken(tmp_path / "other"), another:
+    with taken(tmp_path / "other"), another:
         simulate(Trace("sample", jobs=20), "sched-fifo", output=tmp_path / "other")
 
 

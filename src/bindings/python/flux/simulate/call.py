@@ -11,7 +11,7 @@ import time
 from flux.resource.plan import compiled
 from flux.simulate import arguments, policy, run, study
 from flux.simulate.comparing import first_difference, pair_of
-from flux.simulate.results import files, output, reading, table
+from flux.simulate.results import files, reading, table
 from flux.simulate.script import Script
 from flux.simulate.trace import Case, machine_of, sample_path
 from flux.simulate.workload.record import OptionError
@@ -68,7 +68,7 @@ class Call:
         if options.save_trace:
             if len(cases) > 1:
                 raise OptionError("--save-trace: one value for each option")
-            with output.naming_errors():
+            with files.naming_errors():
                 files.write_trace(workload, options.save_trace)
             return 0
         with contextlib.ExitStack() as held:
@@ -148,14 +148,14 @@ class Call:
         earlier results in it, so that none is taken for this call's."""
         options = self.options
         base = options.output
-        with output.naming_errors():
-            held.enter_context(output.taken(base))
+        with files.naming_errors():
+            held.enter_context(files.taken(base))
             there = list(reading.directories(base))
             if options.force:
-                output.remove(base, there)
+                files.remove(base, there)
             elif not options.resume:
                 remedy = "--force to replace them, or --resume to keep unchanged ones"
-                output.refuse(base, there, remedy)
+                files.refuse(base, there, remedy)
 
     def _tasks(self, cases, policies, settings):
         options = self.options
@@ -183,8 +183,8 @@ class Call:
             others = [one for one in there if os.path.abspath(one) not in ours]
             if others:
                 self.say(f"left alone, and in no table here: {', '.join(others)}")
-            with output.naming_errors():
-                output.remove(options.output, [tasks[i].directory for i in left])
+            with files.naming_errors():
+                files.remove(options.output, [tasks[i].directory for i in left])
         progress = None if options.quiet else run.Progress()
         new, interrupted = run.run_all([tasks[i] for i in left], options.parallel, progress)
         for i, result in zip(left, new):

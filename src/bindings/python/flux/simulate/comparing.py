@@ -7,8 +7,8 @@ import sys
 
 from flux.simulate.report.svg import moment_text
 from flux.simulate.results import reading, statistics, table
+from flux.simulate.results.files import naming_errors
 from flux.simulate.results.metrics import span_text
-from flux.simulate.results.output import naming_errors
 from flux.simulate.workload.record import OptionError
 from flux_engine.command.options import Parser
 

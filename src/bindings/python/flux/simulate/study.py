@@ -12,8 +12,8 @@ from flux.simulate.engine.lean import EPOCH
 from flux.simulate.job import with_userids
 from flux.simulate.policy import plugin_of
 from flux.simulate.results import statistics
+from flux.simulate.results.files import make_room, taken
 from flux.simulate.results.outcome import PREEMPTED, REJECTED, UNFINISHED, bounded_slowdown
-from flux.simulate.results.output import make_room, taken
 from flux.simulate.results.table import logged, misleading
 from flux.simulate.script import Script
 from flux.simulate.site_check import groups_of, queues_constrain, tables_of

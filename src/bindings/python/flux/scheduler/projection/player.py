@@ -10,7 +10,7 @@ import math
 import os
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler import messages
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from flux.scheduler.decision import PolicyView
     from flux.scheduler.projection.odds import Draws
     from flux.scheduler.query.answering import Caller
-
-
-class Observer(Protocol):
-    """The observer of a scheduler's messages on a `VirtualHandle`."""
-
-    def answered(self, answer: dict[str, Any]) -> None:
-        """Called when the scheduler answered ``sched.alloc``."""
-
-    def end_job(self, jobid: int) -> None:
-        """Called when the scheduler raised a fatal exception on a job."""
 
 
 class VirtualTime:
@@ -104,12 +94,12 @@ class VirtualHandle:
     """
 
     time: VirtualTime
-    observer: Observer
+    observer: Player
     handle: Any
 
-    def take_over(self, time: VirtualTime, observer: Observer, handle: Any) -> None:
-        """Initialize, right after the class was assigned; `handle` is the bindings', with the
-        module's debug flags."""
+    def take_over(self, time: VirtualTime, observer: Player, handle: Any) -> None:
+        """Initialize, right after the class was assigned; `observer` is told of the scheduler's
+        messages, `handle` is the bindings', with the module's debug flags."""
         self.time = time
         self.observer = observer
         self.handle = handle
@@ -352,9 +342,10 @@ class Player:
             return self._steps * SECONDS_PER_STEP
         return time.perf_counter() - self._began
 
-    # -- the scheduler's messages (`virtual_host.Observer`) ----------------------------------------
+    # -- the scheduler's messages ------------------------------------------------------------------
 
     def answered(self, answer: dict[str, Any]) -> None:
+        """Called when the scheduler answered ``sched.alloc``."""
         jobid = answer["id"]
         if answer["type"] == messages.SUCCESS:
             self.starts[jobid] = self._happened = self._time.now
@@ -366,6 +357,7 @@ class Player:
             self._latest[jobid] = answer["annotations"]["sched"]["t_latest"]
 
     def end_job(self, jobid: int) -> None:
+        """Called when the scheduler raised a fatal exception on a job."""
         self._time.call_at(self._time.now + ENDING_S, lambda: self._end(jobid))
 
     # -- the ends of jobs --------------------------------------------------------------------------

@@ -10,6 +10,6 @@ the test's process, under a virtual clock, on the same engine as in ``flux simul
 
 from flux.scheduler.testing.builders import jobspec, make_R
 from flux.scheduler.testing.instance import EndlessLoop, FakeInstance, SchedulerErrors
-from flux.scheduler.testing.job_manager import FakeJob
+from flux.scheduler.testing.services import FakeJob
 
 __all__ = ["EndlessLoop", "FakeInstance", "FakeJob", "SchedulerErrors", "jobspec", "make_R"]

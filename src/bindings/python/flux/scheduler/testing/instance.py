@@ -21,8 +21,14 @@ from flux.scheduler.testing.handle import (
     HandleWithoutEstimates,
     Reactor,
 )
-from flux.scheduler.testing.job_manager import FakeJob, JobManager
-from flux.scheduler.testing.services import FakeService, JobInfo, KeyValueStore, ResourceService
+from flux.scheduler.testing.services import (
+    FakeJob,
+    FakeService,
+    JobInfo,
+    JobManager,
+    KeyValueStore,
+    ResourceService,
+)
 from flux_engine.job_manager.sched import ANNOTATE
 from flux_engine.kernel.clock import VirtualClock
 from flux_engine.kernel.direct import Names

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from flux.resource.plan.plan import Plan
     from flux.resource.ResourcePool import ResourcePool
     from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.classes import PreemptionTerms
+    from flux.scheduler.site_policy.preemption.state import PreemptionTerms
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
 #: a search of the plan up to its time.

@@ -32,7 +32,6 @@ from flux.scheduler.admission import GivingRule
 from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.query.answering import Caller, Steps, read
-from flux.scheduler.site_policy.preemption.classes import read_class
 from flux.scheduler.site_policy.preemption.loans import Loan, Loans
 from flux.scheduler.site_policy.preemption.state import (
     ENDING,
@@ -45,6 +44,7 @@ from flux.scheduler.site_policy.preemption.state import (
     Victim,
     Waiting,
     jobs_of_classes,
+    read_class,
 )
 from flux.scheduler.site_policy.preemption.takers import Takers, no_choice
 from flux.scheduler.site_policy.preemption.under_way import Eviction, Preemption
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from flux.scheduler.host import ErrorReporter
     from flux.scheduler.requests import PendingJob, RunningJob
     from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.preemption.classes import PreemptionClass
+    from flux.scheduler.site_policy.preemption.state import PreemptionClass
     from flux.scheduler.site_policy.preemption.takers import Choice
 
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flux.resource.pool.inventory import selected_ranks
 from flux.scheduler.host import NO_TIMER, ask_job_attributes, counted, name_of
 from flux.scheduler.site_policy.holdings import holding_of
-from flux.scheduler.site_policy.preemption.classes import NEITHER
 from flux.scheduler.site_policy.preemption.state import (
+    NEITHER,
     SEARCH_INTERVAL_S,
     TOO_LATE,
     Part,
