@@ -27,7 +27,7 @@ test_expect_success 'the options of the parsers' '
 	cat >options.py <<-\EOF &&
 	import sys
 	from flux.scheduler.command import cli
-	from flux.simulate import command, tune_command
+	from flux.simulate import command, tuning
 
 	def options(parser):
 	    return {max(a.option_strings, key=len) for a in parser._actions if a.option_strings}
@@ -38,7 +38,7 @@ test_expect_success 'the options of the parsers' '
 	for name, parser in commands.items():
 	    print("sched-" + name, *sorted(options(parser)))
 	print("simulate", *sorted(options(command.make_parser()) | {"sample", "compare", "check", "tune"}))
-	print("simulate-tune", *sorted(options(tune_command.make_parser()) | {"sample"}))
+	print("simulate-tune", *sorted(options(tuning.make_parser()) | {"sample"}))
 	EOF
 	flux python options.py >known &&
 	grep "^sched-reserve --at-end" known

@@ -46,7 +46,6 @@ int flux_jobtap_dependency_add (flux_plugin_t *p, flux_jobid_t id, const char *d
 int flux_jobtap_dependency_remove (flux_plugin_t *p, flux_jobid_t id, const char *description);
 int flux_jobtap_reprioritize_job (flux_plugin_t *p, flux_jobid_t id, unsigned int priority);
 int flux_jobtap_reprioritize_all (flux_plugin_t *p);
-void *flux_jobtap_job_aux_get (flux_plugin_t *p, flux_jobid_t id, const char *name);
 int flux_jobtap_job_aux_delete_value (flux_plugin_t *p, flux_jobid_t id, void *value);
 int flux_jobtap_job_set_flag (flux_plugin_t *p, flux_jobid_t id, const char *flag);
 flux_plugin_arg_t *flux_jobtap_job_lookup (flux_plugin_t *p, flux_jobid_t id);

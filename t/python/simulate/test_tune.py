@@ -8,7 +8,7 @@ import pytest
 from command_runner import flux
 
 from flux.simulate import OptionError, Trace, policy, tune, tuning
-from flux.simulate.tune_command import text_of
+from flux.simulate.tuning import text_of
 
 
 def write_trace(path, users=("ann", "bob"), jobs=300, gap=60.0):

@@ -14,7 +14,7 @@ DESCRIPTION = "Replay recorded or generated jobs under schedulers, and compare t
 SUBCOMMANDS = {
     "compare": ("comparing", "compare_main"),
     "check": ("checking", "check_main"),
-    "tune": ("tune_command", "tune_main"),
+    "tune": ("tuning", "tune_main"),
 }
 #: Options that require an output directory.
 NEED_OUTPUT = ("eventlogs", "swf", "resume", "force", "diff")
