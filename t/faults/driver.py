@@ -132,7 +132,7 @@ class Driver:
 
     def _crash(self):
         """The scheduler's process dies: its code never runs again, its peers are notified."""
-        self.instance.kill_module(self.scheduler)
+        self.instance.modules.kill(self.scheduler)
 
     def _delay(self, name, seconds):
         """Delay the messages to `name` by `seconds`, keeping their order."""

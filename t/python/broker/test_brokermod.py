@@ -127,5 +127,5 @@ def test_a_module_that_waits_in_vain_is_ended(broker):
     broker.load("stuck.py", text)
     broker.run()
     task = broker.modules.table["stuck"].task
-    broker.kill_module("stuck")
+    broker.modules.kill("stuck")
     assert task.greenlet.dead and "stuck" not in broker.modules.table

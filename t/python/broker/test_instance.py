@@ -24,7 +24,7 @@ def test_an_instance_that_was_stopped_is_collected(end):
     if end == "unloaded":
         instance.handle.rpc("module.remove", {"name": "sched-fifo", "force": False}).get()
     elif end == "killed":
-        instance.kill_module("sched-fifo")
+        instance.modules.kill("sched-fifo")
     instance.stop()
     gone = weakref.ref(instance.kernel)
     del instance

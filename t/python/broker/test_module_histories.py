@@ -49,7 +49,7 @@ def test_history(broker, capfd, seed):
             ask("module.remove", {"name": name})
         elif action == "kill":
             if name in broker.modules.table:
-                broker.kill_module(name)
+                broker.modules.kill(name)
         elif action == "ask":
             ask("asking.ask", {"topic": f"{name}.{rng.choice(['hello', 'park', 'crash'])}"})
         elif action == "turn":

@@ -158,7 +158,7 @@ def test_killed_module(broker):
     broker.load("good.py", GOOD)
     parked = broker.handle.rpc("good.park")
     broker.run()
-    broker.kill_module("good")
+    broker.modules.kill("good")
     broker.run()
     refused(errno.EHOSTUNREACH, parked.get)
     assert "good" not in broker.loaded()

@@ -238,10 +238,6 @@ class Instance:
         """Unload a module; FileNotFoundError if it is not loaded."""
         self.handle.rpc("module.remove", {"name": name}).get()
 
-    def kill_module(self, name):
-        """End a module as if its process had been killed: it cannot send anything any more."""
-        self.modules.kill(name)
-
     def service(self, name):
         """Return the Service object of a builtin module; KeyError if it is not loaded."""
         return self.modules.table[name].service
