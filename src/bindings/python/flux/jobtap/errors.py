@@ -27,6 +27,12 @@ R_WITHOUT_BYPASS = (
 #: The text for annotations of another type.
 BAD_ANNOTATIONS = "annotations: expected an object"
 
+#: The text of the error for a call from another thread.
+WRONG_THREAD = (
+    "only the job manager's own thread may do that: another thread can write to a pipe, whose"
+    " other end p.handle.fd_watcher_create watches"
+)
+
 #: Exceptions caught around a plugin's code: all, including those of sys.exit() and Ctrl-C, since
 #: the job manager has to go on.
 FAILURES = (BaseException,)

@@ -11,9 +11,8 @@ from typing import Any, NoReturn
 
 from flux.jobtap import validation
 from flux.jobtap.callbacks import CallbackArgs, Handlers, why_never_called
-from flux.jobtap.errors import JobtapError, Rejected
+from flux.jobtap.errors import WRONG_THREAD, JobtapError, Rejected
 from flux.jobtap.perilogs import FAILED
-from flux.jobtap.plugin_handle import WRONG_THREAD
 from flux.jobtap.validation import CURRENT_JOB, PRIORITY_UNAVAIL
 
 FLUX_ROLE_OWNER, FLUX_ROLE_USER = 1, 2

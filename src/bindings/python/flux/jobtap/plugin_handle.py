@@ -19,7 +19,7 @@ import flux.future
 import flux.rpc
 from _flux._core import ffi as core_ffi
 from _flux._core import lib as core_lib
-from flux.jobtap.errors import FAILURES
+from flux.jobtap.errors import FAILURES, WRONG_THREAD
 
 #: Services answered by the job manager itself, and methods of others that call it before they
 #: answer.
@@ -63,13 +63,6 @@ class PostCounts:
                 f"{name} has posted {event} to job {id} again and again from its own callbacks,"
                 " without letting it come to rest",
             )
-
-
-#: The text of the error for a call from another thread.
-WRONG_THREAD = (
-    "only the job manager's own thread may do that: another thread can write to a pipe, whose"
-    " other end p.handle.fd_watcher_create watches"
-)
 
 
 class NoAnswer(TimeoutError):

@@ -13,12 +13,9 @@ import errno
 import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import Any, Callable, TypeVar
 
-from flux.scheduler.host import get_key_direct
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import Host, Timer
+from flux.scheduler.host import Host, Timer, get_key_direct
 
 Value = TypeVar("Value")
 

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from flux.resource.pool.masks import quote
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.disclosure import JobOwner, Reason, behind, is_private
-from flux.scheduler.host import check_time
+from flux.scheduler.host import Host, check_time
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import Host
-    from flux.scheduler.requests import PendingJob
+from flux.scheduler.requests import PendingJob
 
 #: Minimum number of seconds between estimates of all jobs, and ratio of that time to the time that
 #: they took: at most a tenth of a core.

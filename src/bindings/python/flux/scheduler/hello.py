@@ -8,22 +8,13 @@ import errno
 import json
 from collections.abc import Iterator
 from syslog import LOG_DEBUG
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from flux.constants import FLUX_RPC_STREAMING
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler import messages
-from flux.scheduler.host import (
-    counted,
-    get_key_direct,
-    kvs_dir,
-    looked_up,
-    name_of,
-)
+from flux.scheduler.host import Host, counted, get_key_direct, kvs_dir, looked_up, name_of
 from flux.scheduler.requests import RunningJob
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import Host
 
 #: job-info.lookup flags: R as an object, with updates such as a new expiration applied (RFC 41).
 LOOKUP_DECODE = 1

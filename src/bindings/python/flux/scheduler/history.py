@@ -22,14 +22,11 @@ import errno
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import Any, Callable, Optional
 
-from flux.scheduler.checkpoint import check_version, in_parts
+from flux.scheduler.checkpoint import Checkpoints, check_version, in_parts
+from flux.scheduler.host import Host
 from flux.scheduler.requests import RunningJob
-
-if TYPE_CHECKING:
-    from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.host import Host
 
 #: Number of run times kept and averaged per class. Two gave the best results: users change their
 #: programs, and a longer memory adapts slowly.

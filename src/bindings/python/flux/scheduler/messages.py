@@ -11,15 +11,12 @@ from __future__ import annotations
 import errno
 import json
 import re
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from flux.brokermod import request_handler
 from flux.scheduler.attributes import printable
-from flux.scheduler.host import payload_size
+from flux.scheduler.host import Host, payload_size
 from flux.scheduler.pools import Unread, id_of_unread_payload
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import Host
 
 #: Types of the responses to sched.alloc.
 SUCCESS, ANNOTATE, DENY, CANCEL = range(4)

@@ -6,19 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flux.scheduler.checkpoint import check_version, in_parts
+from flux.scheduler.checkpoint import Checkpoints, check_version, in_parts
 from flux.scheduler.decision import PolicyView
-from flux.scheduler.projection.fork import ProjectionFailed
+from flux.scheduler.forecasts import Forecasts
+from flux.scheduler.projection.fork import ProjectionFailed, Projections
 from flux.scheduler.projection.odds import Calibration, JobOdds, Played, RunShares
-
-if TYPE_CHECKING:
-    from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.forecasts import Forecasts
-    from flux.scheduler.projection.fork import Projections
-    from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.query.answering import Caller
+from flux.scheduler.requests import PendingJob, RunningJob
 
 #: Key of the checkpoint, its version, and seconds between writes.
 KEY = "checkpoint.sched-odds"

@@ -14,14 +14,12 @@ import json
 import types
 from collections.abc import Iterator
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import quote
 from flux.scheduler.admission import AdmissionRule, Deferral
+from flux.scheduler.host import ErrorReporter
 from flux.scheduler.misspelled import check_begun, is_ours, mentions
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
 
 
 class Answer(NamedTuple):

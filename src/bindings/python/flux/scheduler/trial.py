@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING, Any, Callable, Tuple
+from typing import Any, Callable, Tuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.inventory import Selection
 from flux.resource.request import ResourceRequest
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.scheduler.admission import JobDeferred
+from flux.scheduler.admission import JobDeferred
 
 #: Resources, as from `ResourcePoolImplementation.place_request`: a selection, and its slots.
 Place = Tuple[Selection, int]

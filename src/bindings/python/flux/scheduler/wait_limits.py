@@ -15,17 +15,15 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.host import NO_TIMER
+from flux.scheduler.requests import PendingJob
+from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.tables import Fields
 from flux.scheduler.times import LATEST, duration_text
-
-if TYPE_CHECKING:
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
 
 #: Maximum number of jobs with withdrawn requests whose waits are kept. The scheduler does not learn
 #: whether such a job will be requested again.

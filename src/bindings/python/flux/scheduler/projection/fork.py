@@ -11,14 +11,12 @@ import signal
 import time
 import warnings
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flux.scheduler.decision import PolicyView
 from flux.scheduler.projection.odds import LEAST_PLAYS, MOST_WITHOUT_START, PLAYS, Draws
 from flux.scheduler.projection.player import DRAWN_PLAY_SECONDS, PLAY_SECONDS, Player
-
-if TYPE_CHECKING:
-    from flux.scheduler.decision import PolicyView
-    from flux.scheduler.query.answering import Caller
+from flux.scheduler.query.answering import Caller
 
 #: Seconds after which no more plays with drawn run times are made for a query, beyond the minimum
 #: number.

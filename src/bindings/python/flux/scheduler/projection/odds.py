@@ -21,10 +21,9 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from flux.scheduler.requests import RunningJob
+from flux.scheduler.requests import RunningJob
 
 #: Number of plays with drawn run times; minimum number, when time is short, below which there are
 #: no odds.

@@ -10,17 +10,15 @@ import math
 import os
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from flux.resource.pool.masks import idset_text, parse_idset
 from flux.scheduler import messages
 from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.decision import PolicyView
 from flux.scheduler.disclosure import Reason, read_by
-
-if TYPE_CHECKING:
-    from flux.scheduler.decision import PolicyView
-    from flux.scheduler.projection.odds import Draws
-    from flux.scheduler.query.answering import Caller
+from flux.scheduler.projection.odds import Draws
+from flux.scheduler.query.answering import Caller
 
 
 class VirtualTime:

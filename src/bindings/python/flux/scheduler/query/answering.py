@@ -10,16 +10,12 @@ import json
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from flux.scheduler.disclosure import is_private, shown_to
-from flux.scheduler.host import has_left, name_of, payload_size
-from flux.scheduler.messages import ID_MAX, sees_all
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import Host
-    from flux.scheduler.messages import Responder
-    from flux.scheduler.requests import PendingJob
+from flux.scheduler.host import Host, has_left, name_of, payload_size
+from flux.scheduler.messages import ID_MAX, Responder, sees_all
+from flux.scheduler.requests import PendingJob
 
 #: Maximum horizon of a query, seconds: a year.
 MAX_HORIZON_S = 366 * 86400.0

@@ -8,7 +8,7 @@ import math
 from collections.abc import Generator, Iterator
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
@@ -17,12 +17,10 @@ from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import read_by
 from flux.scheduler.host import name_of
 from flux.scheduler.query.answering import JOBS_PER_STEP, MAX_HORIZON_S, Caller
+from flux.scheduler.query.source import QuerySource
 from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.holdings import holding_of
 from flux.scheduler.trial import Trial
-
-if TYPE_CHECKING:
-    from flux.scheduler.query.source import QuerySource
 
 #: Maximum number of jobs in a job's way that are named; the rest is counted.
 MAX_JOBS_NAMED = 8

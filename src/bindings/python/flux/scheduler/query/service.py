@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.errors import InfeasibleRequest
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.explain import counted
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.attributes import SystemAttributes, printable
@@ -18,12 +19,9 @@ from flux.scheduler.projection.fork import ProjectionFailed
 from flux.scheduler.query.answering import JOBS_PER_STEP, Caller, Entries, Steps, read, read_horizon
 from flux.scheduler.query.ingest import as_submitted, over_policy
 from flux.scheduler.query.pending_reason import PendingReason, queue_of
+from flux.scheduler.query.source import QuerySource
 from flux.scheduler.reservations.reservation import whole_nodes
 from flux.scheduler.times import duration_text
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.scheduler.query.source import QuerySource
 
 #: Maximum number of jobs whose reasons are determined for an answer; the others are counted.
 MAX_JOBS_LISTED = 10000

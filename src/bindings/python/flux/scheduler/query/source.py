@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.scheduler.decision import PolicyView
-    from flux.scheduler.host import Host
-    from flux.scheduler.requests import PendingJob
-
+from flux.resource.plan.plan import Plan
+from flux.scheduler.decision import PolicyView
+from flux.scheduler.host import Host
+from flux.scheduler.requests import PendingJob
 
 #: Maximum age of the copy of the plan in seconds.
 MAX_COPY_AGE_S = 1.0

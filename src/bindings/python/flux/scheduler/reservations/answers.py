@@ -5,26 +5,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.masks import idset_text, popcount
 from flux.scheduler.disclosure import Reason
 from flux.scheduler.host import name_of
+from flux.scheduler.requests import PendingJob
 from flux.scheduler.reservations.reservation import (
     OVER,
     SAME_TIME_S,
     Applicant,
+    Reservation,
     ReservationState,
     Window,
 )
+from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.tables import user_name
 from flux.scheduler.times import iso_time
-
-if TYPE_CHECKING:
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.reservations.reservation import Reservation
-    from flux.scheduler.rule_host import RuleHost
 
 #: Maximum number of a reservation's windows in ``sched.plan``.
 WINDOWS_SHOWN = 64

@@ -20,22 +20,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flux.hostlist import Hostlist
 from flux.resource.errors import InsufficientResources
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.masks import idset_text, popcount
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.requests import PendingJob
+from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.holdings import holding_of
-from flux.scheduler.site_policy.tables import Fields
+from flux.scheduler.site_policy.tables import Fields, QueueNames
 from flux.scheduler.times import LATEST, Recurrence, local_zone_name, parse_duration, parse_time
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.tables import QueueNames
-
 
 #: Actions on the group's running jobs at the end of a window.
 AT_END = ("cancel", "run")

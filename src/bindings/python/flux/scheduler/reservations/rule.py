@@ -28,15 +28,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.errors import InfeasibleRequest
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.masks import idset_text, popcount, to_mask
+from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.admission import NO_ROOM, Deferral, GivingRule
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.checkpoint import check_version, read_stored
-from flux.scheduler.host import counted, name_of
+from flux.scheduler.host import Timer, counted, name_of
 from flux.scheduler.pools import missing_hosts
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
+from flux.scheduler.requests import PendingJob, RunningJob
 from flux.scheduler.reservations.answers import ReservationAnswers
 from flux.scheduler.reservations.reservation import (
     OVER,
@@ -45,17 +49,9 @@ from flux.scheduler.reservations.reservation import (
     Reservation,
     ReservationState,
 )
+from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.tables import properties_missing, queues_missing
 from flux.scheduler.times import duration_text, iso_time
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import Timer
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
-
 
 #: KVS key of the stored reservations, and version of their format.
 KEY = "checkpoint.sched-reservations"

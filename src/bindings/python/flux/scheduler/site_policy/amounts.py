@@ -9,14 +9,12 @@ R, from which the next start of the scheduler reads them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.pool.amounts import check_name, read_entry
 from flux.scheduler.pools import missing_hosts
+from flux.scheduler.query.answering import Caller
 from flux.scheduler.site_policy.table_rule import TableRule
-
-if TYPE_CHECKING:
-    from flux.scheduler.query.answering import Caller
 
 
 class AmountRule(TableRule):

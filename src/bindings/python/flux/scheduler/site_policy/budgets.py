@@ -19,30 +19,20 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Tuple
+from typing import Any, NamedTuple, Tuple
 
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
-from flux.scheduler.host import NO_TIMER
-from flux.scheduler.site_policy.counting import (
-    PER,
-    Scope,
-    ScopedRule,
-    ScopedUse,
-    read_scope,
-)
+from flux.scheduler.host import NO_TIMER, ErrorReporter
+from flux.scheduler.query.answering import Caller
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.rule_host import RuleHost
+from flux.scheduler.site_policy.counting import PER, Bound, Scope, ScopedRule, ScopedUse, read_scope
+from flux.scheduler.site_policy.holdings import Counted, Holding
 from flux.scheduler.site_policy.tables import Fields
 from flux.scheduler.site_policy.usage import UsageStore
 from flux.scheduler.times import local_zone_name, zone_named
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.counting import Bound
-    from flux.scheduler.site_policy.holdings import Counted, Holding
 
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-budgets"

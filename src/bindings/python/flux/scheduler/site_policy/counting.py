@@ -12,27 +12,21 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from math import inf
 from operator import gt
-from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Tuple, TypeVar
+from typing import Any, Callable, List, NamedTuple, Tuple, TypeVar
+
+from typing_extensions import Self
 
 from flux.resource.ResourceCount import ResourceCount
+from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
-from flux.scheduler.host import name_of
-from flux.scheduler.query.answering import JOBS_PER_STEP
-from flux.scheduler.site_policy.holdings import Counted
+from flux.scheduler.host import ErrorReporter, name_of
+from flux.scheduler.query.answering import JOBS_PER_STEP, Caller
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.rule_host import RuleHost
+from flux.scheduler.site_policy.holdings import Counted, Holding
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
-from flux.scheduler.site_policy.tables import user_name
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-    from flux.scheduler.admission import Deferral
-    from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.holdings import Holding
-    from flux.scheduler.site_policy.tables import Fields, QueueNames
+from flux.scheduler.site_policy.tables import Fields, QueueNames, user_name
 
 N = TypeVar("N", int, float)
 

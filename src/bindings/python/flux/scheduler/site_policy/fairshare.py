@@ -17,22 +17,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import inf, log
 from operator import mul
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Owned
-from flux.scheduler.host import NO_TIMER
+from flux.scheduler.host import NO_TIMER, ErrorReporter
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.counting import CountingRule, Use
+from flux.scheduler.site_policy.holdings import Counted, Holding
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Fields, user_id, user_name
 from flux.scheduler.site_policy.usage import UsageStore
-
-if TYPE_CHECKING:
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.holdings import Counted, Holding
 
 #: KVS key of the stored use.
 KEY = "checkpoint.sched-fairshare"

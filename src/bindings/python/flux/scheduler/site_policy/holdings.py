@@ -6,17 +6,15 @@ from __future__ import annotations
 import itertools
 from copy import copy
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from flux.resource.plan.plan import Plan
+from flux.resource.pool.inventory import Selection
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rv1 import object_of, read_lite
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.resource.pool.inventory import Selection
-    from flux.resource.request import Claimant
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.decision import PolicyView
+from flux.resource.request import Claimant
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.decision import PolicyView
 
 
 class Holding(NamedTuple):

@@ -11,24 +11,40 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from flux.scheduler.admission import AdmissionRule, has_own
-from flux.scheduler.host import ask_job_attributes
+from flux.scheduler.host import ErrorReporter, ask_job_attributes
 from flux.scheduler.misspelled import is_ours, tell_mistakes
 from flux.scheduler.options import ending_in_value_error, name_in_file, path_and_name, read_code
 from flux.scheduler.query.answering import Caller, Entries, Steps, read
 from flux.scheduler.queue import JOBS_PER_TURN
+from flux.scheduler.reservations.rule import ReservationRule
 from flux.scheduler.rule_answers import check_answers
-from flux.scheduler.site_policy import RULES
+from flux.scheduler.rule_host import RuleHost
+from flux.scheduler.site_policy.amounts import AmountRule
+from flux.scheduler.site_policy.budgets import BudgetRule
+from flux.scheduler.site_policy.fairshare import FairShareRule
+from flux.scheduler.site_policy.licenses import LicenseRule
+from flux.scheduler.site_policy.limits import LimitRule
+from flux.scheduler.site_policy.placement import PlacementRule
+from flux.scheduler.site_policy.preemption.rule import PreemptionRule
+from flux.scheduler.site_policy.sharing import SharingRule
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Findings, PolicyTables
 
-if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.reservations.rule import ReservationRule
-    from flux.scheduler.rule_host import RuleHost
-
+#: The rules of this package, in the order of checks, after the reservations. The first one that
+#: keeps a job from starting gives the reason shown to its user.
+RULES: tuple[type[TableRule], ...] = (
+    LimitRule,
+    BudgetRule,
+    LicenseRule,
+    SharingRule,
+    PreemptionRule,
+    PlacementRule,
+    FairShareRule,
+    AmountRule,
+)
 
 #: Seconds between checks for the arrival of jobs' attributes.
 ANSWER_WAIT_S = 0.01

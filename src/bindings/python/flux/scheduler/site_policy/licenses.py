@@ -22,25 +22,21 @@ import stat
 from collections.abc import Hashable, Iterator
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flux.resource.errors import InsufficientResources
 from flux.resource.plan.tokens import Held, TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
-from flux.scheduler.query.answering import JOBS_PER_STEP
-from flux.scheduler.site_policy.counting import CountingRule, Denied, Use
+from flux.scheduler.host import ErrorReporter, Timer
+from flux.scheduler.query.answering import JOBS_PER_STEP, Caller
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.rule_host import RuleHost
+from flux.scheduler.site_policy.counting import Bound, CountingRule, Denied, Use
+from flux.scheduler.site_policy.holdings import Counted, Holding
 from flux.scheduler.site_policy.tables import Fields
 from flux.scheduler.times import duration_text
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter, Timer
-    from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.counting import Bound
-    from flux.scheduler.site_policy.holdings import Counted, Holding
 
 #: Maximum number of different licences that a job may request.
 MAX_NAMES = 64

@@ -17,14 +17,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rank_counts import RankCounts
 from flux.scheduler.admission import Deferral
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason, behind
 from flux.scheduler.host import counted, name_of
+from flux.scheduler.query.answering import Caller
+from flux.scheduler.requests import PendingJob, RunningJob
 from flux.scheduler.site_policy.counting import (
+    Bound,
     Denied,
     Scope,
     ScopedRule,
@@ -32,14 +36,8 @@ from flux.scheduler.site_policy.counting import (
     Use,
     read_scope,
 )
+from flux.scheduler.site_policy.holdings import Counted, Holding
 from flux.scheduler.site_policy.tables import Fields
-
-if TYPE_CHECKING:
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.site_policy.counting import Bound
-    from flux.scheduler.site_policy.holdings import Counted, Holding
 
 
 class Amount(NamedTuple):

@@ -20,25 +20,21 @@ respect it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest
 from flux.resource.pool.groups import GroupBinding, Groups
 from flux.resource.pool.masks import popcount
-from flux.scheduler.host import NO_TIMER, counted
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.host import NO_TIMER, ErrorReporter, Timer, counted
 from flux.scheduler.pools import missing_hosts
+from flux.scheduler.requests import PendingJob
+from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Fields
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter, Timer
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.rule_host import RuleHost
 
 MODES = ("required", "preferred")
 

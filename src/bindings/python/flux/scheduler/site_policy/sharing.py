@@ -16,26 +16,22 @@ place in the queue, and is promised the time at which the last job of another ke
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flux.resource.plan.claims import Claims
 from flux.resource.pool.masks import popcount
 from flux.resource.pool.rv1 import object_of
-from flux.resource.request import Claimant, Remembered
+from flux.resource.request import Claimant, Remembered, Shape
 from flux.resource.ResourceCount import ResourceCount
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
-from flux.scheduler.host import counted
+from flux.scheduler.host import ErrorReporter, counted
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.holdings import NOTHING, holding_of
 from flux.scheduler.site_policy.table_rule import TableRule
 from flux.scheduler.site_policy.tables import Fields, properties_missing, user_name
-
-if TYPE_CHECKING:
-    from flux.resource.request import Shape
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
 
 #: Modes, the strictest last.
 MODES = ("free", "bank", "user", "node")

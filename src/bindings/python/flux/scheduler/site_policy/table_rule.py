@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flux.scheduler.admission import AdmissionRule, has_own
-
-if TYPE_CHECKING:
-    from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.query.answering import Caller
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
+from flux.scheduler.host import ErrorReporter
+from flux.scheduler.query.answering import Caller
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.rule_host import RuleHost
 
 
 class JobsOver(NamedTuple):

@@ -14,14 +14,12 @@ from __future__ import annotations
 import pwd
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from flux.resource.pool.constraint import parse_constraint
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.host import ErrorReporter
 from flux.scheduler.times import seconds_of
-
-if TYPE_CHECKING:
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.host import ErrorReporter
 
 
 def meant(name: str, known: Iterable[str]) -> str:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Callable, Tuple
+from typing import Any, Callable, Tuple
 
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.checkpoint import check_version, in_parts
+from flux.scheduler.checkpoint import Checkpoint, check_version, in_parts
 from flux.scheduler.history import ask_for_ended_jobs
-
-if TYPE_CHECKING:
-    from flux.scheduler.checkpoint import Checkpoint
-    from flux.scheduler.requests import RunningJob
+from flux.scheduler.requests import RunningJob
 
 #: Version of the stored format, and seconds between writes.
 VERSION = 1

@@ -12,7 +12,7 @@ import errno
 import json
 from math import inf
 from syslog import LOG_ERR
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from flux.hostlist import Hostlist
 from flux.idset import IDset
@@ -24,10 +24,8 @@ from flux_engine.job_manager.queues import Queues
 from flux_engine.job_manager.sched import Sched
 from flux_engine.kernel.direct import Peer
 from flux_engine.kernel.message import FLAG_NORESPONSE, REQUEST, Message, payload_text
+from flux_engine.kernel.reactor import Call
 from flux_engine.resource.acquire import ResourcePeer
-
-if TYPE_CHECKING:
-    from flux_engine.kernel.reactor import Call
 
 
 class FakeService(Peer):

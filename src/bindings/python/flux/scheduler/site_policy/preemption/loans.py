@@ -19,26 +19,24 @@ import copy
 from collections.abc import Collection
 from itertools import islice
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.masks import popcount, take
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
     ENDING,
     LENT,
     WARNED,
     Part,
+    PreemptionTerms,
     Victim,
     as_end,
 )
 from flux.scheduler.site_policy.preemption.under_way import Preemption
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.state import PreemptionTerms
 
 #: Maximum number of promises tried for a job that may start into one, the latest first; each costs
 #: a search of the plan up to its time.

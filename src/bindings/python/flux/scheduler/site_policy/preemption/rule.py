@@ -24,14 +24,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flux.resource.errors import InsufficientResources
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.masks import parse_idset
+from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.admission import GivingRule
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.disclosure import Owned, read_by
+from flux.scheduler.host import ErrorReporter
 from flux.scheduler.query.answering import Caller, Steps, read
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.preemption.loans import Loan, Loans
 from flux.scheduler.site_policy.preemption.state import (
     ENDING,
@@ -40,26 +46,16 @@ from flux.scheduler.site_policy.preemption.state import (
     VERSION,
     WARNED,
     Part,
+    PreemptionClass,
     PreemptionState,
     Victim,
     Waiting,
     jobs_of_classes,
     read_class,
 )
-from flux.scheduler.site_policy.preemption.takers import Takers, no_choice
+from flux.scheduler.site_policy.preemption.takers import Choice, Takers, no_choice
 from flux.scheduler.site_policy.preemption.under_way import Eviction, Preemption
 from flux.scheduler.site_policy.table_rule import TableRule
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import ErrorReporter
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.preemption.state import PreemptionClass
-    from flux.scheduler.site_policy.preemption.takers import Choice
-
 
 #: Seconds after the start within which a recorded job must come back.
 COME_BACK_S = 5.0

@@ -11,23 +11,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.inventory import selected_ranks
+from flux.scheduler.admission import AdmissionRule
+from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.host import counted, name_of
-from flux.scheduler.site_policy.tables import Fields
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.rule_host import RuleHost
+from flux.scheduler.site_policy.tables import Fields, QueueNames
 from flux.scheduler.times import seconds_of
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.scheduler.admission import AdmissionRule
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.rule_host import RuleHost
-    from flux.scheduler.site_policy.tables import QueueNames
-    from flux.scheduler.trial import Place
-
+from flux.scheduler.trial import Place
 
 #: System attribute with which a job consents to preemption: seconds of run time after which it may
 #: be preempted (RFC 14).

@@ -15,27 +15,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flux.resource.pool.inventory import selected_ranks
 from flux.scheduler.host import NO_TIMER, ask_job_attributes, counted, name_of
+from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.holdings import holding_of
 from flux.scheduler.site_policy.preemption.state import (
     NEITHER,
     SEARCH_INTERVAL_S,
     TOO_LATE,
     Part,
+    PreemptionState,
     Victim,
+    Waiting,
     ends_in,
     jobs_of_classes,
 )
 from flux.scheduler.site_policy.preemption.under_way import Eviction
-from flux.scheduler.trial import Trial
-
-if TYPE_CHECKING:
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Waiting
-    from flux.scheduler.trial import Place
+from flux.scheduler.trial import Place, Trial
 
 
 def in_order(candidates: Iterable[Victim], now: float) -> list[Victim]:

@@ -19,16 +19,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
+from flux.resource.plan.plan import Plan
 from flux.resource.pool.inventory import common, pairs, selected_ranks
 from flux.resource.pool.masks import idset_text, popcount
-from flux.resource.request import Shape
+from flux.resource.request import Claimant, Shape
 from flux.resource.ResourceCount import ResourceCount
+from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.admission import Deferral, JobDeferred
 from flux.scheduler.disclosure import Reason, is_private
 from flux.scheduler.host import NO_TIMER, name_of
+from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.preemption.state import (
     DECIDED,
     ENDING,
@@ -39,19 +42,14 @@ from flux.scheduler.site_policy.preemption.state import (
     TOO_LATE,
     WARNED,
     Part,
+    PreemptionState,
+    Victim,
+    Waiting,
     as_end,
     jobs_of_classes,
 )
 from flux.scheduler.times import duration_text
-from flux.scheduler.trial import Trial
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.resource.request import Claimant
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.requests import PendingJob
-    from flux.scheduler.site_policy.preemption.state import PreemptionState, Victim, Waiting
-    from flux.scheduler.trial import Place
+from flux.scheduler.trial import Place, Trial
 
 
 @dataclass(eq=False)
