@@ -43,6 +43,17 @@ def test_nodes_with_different_room_in_one_group():
     assert alloc(pool, 5, "node=2/slot=1-3/box{x}") == "rank0/core[4-7] rank1/core[4-5]"
 
 
+def test_domains_that_are_all_of_the_domain_around_them_and_nodes_of_two_kinds():
+    whole = {"socket": [{"cores": "0-7", "gpus": "0"}]}
+    pairs = {"socket": [{"numa": [{"cores": "0-3"}]}, {"numa": [{"cores": "4-7", "gpus": "0"}]}]}
+    pool = TreePool(topo_R((1, "0-7", "0", whole), (1, "0-7", "0", pairs)))
+    assert alloc(pool, 1, "node=2/slot/core=2") == "rank[0-1]/core[0-1]"
+    assert alloc(pool, 2, "slot/core=4") == "rank0/core[2-5]"
+    assert alloc(pool, 3, "slot/core=3") == "rank1/core[4-6]"
+    assert alloc(pool, 4, "slot/[core;gpu]") == "rank0/core6,gpu0"
+    assert alloc(pool, 5, "slot/core=2") == "rank1/core[2-3]"
+
+
 def test_many_kinds_of_container_and_states():
     """The memory of an index is bounded, and an eviction changes no answer."""
     names = [f"level{i}" for i in range(12)]

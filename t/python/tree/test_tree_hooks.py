@@ -2,11 +2,7 @@
 """A site's own TreePool: hooks choose the nodes, the topology the units on them."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from shared import runs
-from test_tree_model import entries, kinds, requests
-from tree_help import alloc, jobspec_of_shape, topo_R
+from tree_help import alloc, topo_R
 
 from flux.resource.TreePool import TreePool
 
@@ -48,22 +44,6 @@ def test_a_site_orders_the_nodes():
     assert alloc(pool, 6, "slot/numa=3{x}") == "InfeasibleRequest"
     assert alloc(pool, 7, "slot/node{x}") == "InsufficientResources"
     pool._check()
-
-
-@settings(max_examples=runs(25, 80))
-@given(found=st.lists(kinds(), min_size=1, max_size=2), wanted=st.lists(requests(), max_size=6))
-def test_the_way_of_the_hooks_gives_the_same(found, wanted):
-    R = topo_R(*found)
-    one, other = TreePool(R), Same(R)
-    for jobid, request in enumerate(wanted, 1):
-        answers = []
-        for pool in (one, other):
-            parsed = pool.parse_resource_request(jobspec_of_shape(request.shape()))
-            try:
-                answers.append(entries(pool.alloc(jobid, parsed)))
-            except (TreePool.InsufficientResources, TreePool.InfeasibleRequest) as exc:
-                answers.append(type(exc))
-        assert answers[0] == answers[1], request.shape()
 
 
 @pytest.mark.parametrize("pool_class", (TreePool, Same))
