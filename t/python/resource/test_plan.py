@@ -1,142 +1,23 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""Plans: every answer against one that tries every way of choosing ranks."""
+"""Plans: promises, holds and starts beside them, and plans of beliefs; scheduler/test_definition.py plays whole histories."""
 
-import math
 import random
 
 import pool_model
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from plan_oracle import Books
-from pool_model import Ask, R_of
+from pool_model import R_of
 
-from flux.idset import IDset
-from flux.resource import InfeasibleRequest, InsufficientResources, ResourcePool
+from flux.resource import InsufficientResources, ResourcePool
 from flux.resource.plan import bound_strategy
-from flux.resource.pool.masks import members, popcount
+from flux.resource.pool.masks import members
 
 NOW = 1000.0
-FOREVER = math.inf
 
 
 def make_pool(rows, expiration=0.0):
     pool = ResourcePool(R_of(dict(enumerate(rows)), expiration=expiration))
     pool.clock = lambda: NOW
     return pool
-
-
-def books_of(pool):
-    """Empty books of a pool, for the oracle."""
-    inventory = pool.impl.inventory
-    full = {}
-    for rank in members(inventory.ranks):
-        units = inventory.full[rank]
-        full[rank] = popcount(units & inventory.core_mask), popcount(units >> inventory.shift)
-    return Books(full, NOW)
-
-
-@st.composite
-def asks(draw):
-    with_nodes = draw(st.booleans())
-    nodes = draw(st.integers(1, 3))
-    slots = draw(st.integers(1, 2 if with_nodes else 4))
-    where = draw(st.sampled_from([None, None, None, "0-1", "1,3"]))
-    ask = Ask(
-        nodes if with_nodes else None,
-        slots,
-        draw(st.sampled_from([1, 1, 2, 4])),
-        draw(st.sampled_from([0, 0, 1])),
-        draw(st.sampled_from([False, False, False, True])),
-        draw(st.sampled_from([0.0, 5.0, 10.0, 10.0, 30.0, 100.0])),
-        {"ranks": [where]} if where else None,
-    )
-    ask.ranks = set(IDset(where or "0-9"))
-    return ask
-
-
-ROWS = st.lists(
-    st.sampled_from(
-        [({0, 1, 2, 3}, {0, 1}), ({0, 1, 2, 3}, set()), ({0, 1}, set()), (set(range(8)), {0, 1})]
-    ),
-    min_size=1,
-    max_size=4,
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    rows=ROWS,
-    running=st.lists(
-        st.tuples(asks(), st.sampled_from([0.0, 3.0, 8.0, 8.0, 20.0, 50.0, -5.0])), max_size=5
-    ),
-    down=st.sets(st.integers(0, 4), max_size=1),
-    pending=st.lists(
-        st.tuples(
-            asks(), st.sampled_from(["reserve", "reserve", "alloc", "alloc", "cancel", "free"])
-        ),
-        max_size=9,
-    ),
-)
-def test_against_every_way(rows, running, down, pending):
-    """A job starts, or has an earliest time, not before there is a way to keep all promises; if counts
-    decide, as soon as there is one. On ranks not all ways are tried."""
-    pool = make_pool(rows)
-    books = books_of(pool)
-    for jobid, (ask, end) in enumerate(running):
-        try:
-            alloc = pool.alloc(jobid, pool.parse_resource_request(ask.jobspec()))
-        except OSError:
-            continue
-        books.started(jobid, alloc.to_dict(), NOW + end if end else 0.0)
-        pool.update_expiration(jobid, NOW + end if end else 0.0)
-    pool.mark_down(",".join(str(rank) for rank in down))
-    books.up -= down
-    plan = pool.plan()
-    for jobid, (ask, what) in enumerate(pending, 100):
-        request = pool.parse_resource_request(ask.jobspec())
-        for after in (None, NOW + 9):
-            found, first = plan.earliest(request, after), books.earliest(ask, after)
-            assert found == first or (not plan.is_counted and first is not None), ask
-            assert found is None or found >= first
-        expected = plan.earliest(request)
-        if what == "reserve" and expected is not None and len(books.promises) < 4:
-            plan.reserve(jobid, request, expected)
-            books.promises[jobid] = (ask, expected, expected + (ask.duration or FOREVER))
-        elif what == "reserve" and expected is None:
-            with pytest.raises(InsufficientResources):
-                plan.reserve(jobid, request, NOW + 50)
-        elif what == "alloc":
-            overdue = any(0 < end <= NOW for _, end in pool.job_end_times())
-            try:
-                alloc = plan.alloc(jobid, request)
-            except InfeasibleRequest:
-                assert expected is None
-            except InsufficientResources as exc:
-                assert expected != NOW or overdue or not plan.is_counted
-                assert str(exc).startswith("insufficient resources: ")
-            else:
-                assert expected == NOW
-                books.started(jobid, alloc.to_dict(), NOW + ask.duration if ask.duration else 0)
-                assert books.possible()
-        elif what == "cancel" and books.promises:
-            gone = min(books.promises)
-            plan.cancel(gone)
-            del books.promises[gone]
-        elif what == "free" and pool.job_end_times():
-            gone = min(pool.job_end_times())[0]
-            pool.free(gone)
-            del books.running[gone]
-            for promised, (other, start, _) in sorted(books.promises.items()):
-                del books.promises[promised]
-                first = books.earliest(other)
-                moved = plan.advance(promised)
-                assert moved == min(start, first) or (moved == start and not plan.is_counted)
-                books.promises[promised] = (other, *plan.promises()[promised])
-        assert plan.promises() == {
-            jobid: (start, end) for jobid, (_, start, end) in books.promises.items()
-        }
-        pool.check()
 
 
 def job(pool, nodes=None, slots=1, cores=1, duration=10.0):
@@ -157,7 +38,7 @@ def test_job_with_own_reservation():
     with pytest.raises(InsufficientResources):
         plan.reserve(2, wide, NOW + 14)
     assert plan.promises()[2] == (NOW + 20, NOW + 30)
-    with pytest.raises(InsufficientResources):
+    with pytest.raises(InsufficientResources, match="would delay a job that was promised a start"):
         plan.alloc(2, wide)
     assert plan.promises()[2] == (NOW + 20, NOW + 30)
     assert plan.alloc(3, job(pool, 4, cores=4, duration=5.0))
