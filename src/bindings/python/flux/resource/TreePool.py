@@ -22,7 +22,9 @@ Where to look for the cause of a mistake:
 from __future__ import annotations
 
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from typing_extensions import Self
 
 from flux.resource.hwloc.amend import amend
 from flux.resource.pool.hooks import ids_of, mask_of_ids
@@ -34,9 +36,6 @@ from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree.node import NodeType, NodeTypes
 from flux.resource.tree.topology import cut_children, entries_of, lacks_ranks, read_children
 from flux.resource.tree.tree_placement import ContainerIndex, TreePlacement
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
 

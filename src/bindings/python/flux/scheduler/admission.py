@@ -17,17 +17,14 @@ waits behind it. It returns when the rule readmits it (`AdmissionHost.readmit`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Protocol
+from typing import Any, Callable, NamedTuple, Protocol
 
 from flux.resource.errors import InsufficientResources
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.attributes import SystemAttributes
-    from flux.scheduler.host import Timer
-    from flux.scheduler.requests import PendingJob, RunningJob
-
+from flux.resource.plan.plan import Plan
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.host import Timer
+from flux.scheduler.requests import PendingJob, RunningJob
 
 #: Key of the deferral of a job that a rule lets start (`AdmissionControl.kept_for`), but that fits nowhere.
 NO_ROOM = "no room"

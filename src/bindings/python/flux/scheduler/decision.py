@@ -10,22 +10,19 @@ has the plan through which jobs start, made on demand.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, Callable, Protocol
 from weakref import WeakKeyDictionary
 
+from flux.resource.plan.claims import Claims
+from flux.resource.plan.plan import Plan
+from flux.resource.plan.tokens import TokenPlan
+from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.admission import AdmissionHost
 from flux.scheduler.queue import OrderingPolicy, QueueOrder
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
-
-    from flux.resource.plan.claims import Claims
-    from flux.resource.plan.plan import Plan
-    from flux.resource.plan.tokens import TokenPlan
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.requests import PendingJob, RunningJob
-    from flux.scheduler.site_policy.tables import QueueNames
-    from flux.scheduler.walk import JobGroup
+from flux.scheduler.requests import PendingJob, RunningJob
+from flux.scheduler.site_policy.tables import QueueNames
+from flux.scheduler.walk import JobGroup
 
 
 class PolicyView(OrderingPolicy, AdmissionHost, Protocol):

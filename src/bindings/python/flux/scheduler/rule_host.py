@@ -4,26 +4,22 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from flux.resource.errors import InsufficientResources
-from flux.scheduler.admission import AdmissionRule
+from flux.resource.plan.plan import Plan
+from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.admission import AdmissionRule, JobDeferred
+from flux.scheduler.admission_control import AdmissionControl
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.base import Scheduler
-from flux.scheduler.decision import PolicyView
+from flux.scheduler.checkpoint import Checkpoints
+from flux.scheduler.decision import Decision, PolicyView
+from flux.scheduler.host import Host
+from flux.scheduler.passes import Passes
 from flux.scheduler.queue import JOBS_PER_TURN, Backlog
+from flux.scheduler.requests import PendingJob
 from flux.scheduler.site_policy.holdings import Placeholders
-
-if TYPE_CHECKING:
-    from flux.resource.plan.plan import Plan
-    from flux.resource.ResourcePool import ResourcePool
-    from flux.scheduler.admission import JobDeferred
-    from flux.scheduler.admission_control import AdmissionControl
-    from flux.scheduler.checkpoint import Checkpoints
-    from flux.scheduler.decision import Decision
-    from flux.scheduler.host import Host
-    from flux.scheduler.passes import Passes
-    from flux.scheduler.requests import PendingJob
 
 
 def signature_of(request: Any, marks: Any) -> Any:
