@@ -249,6 +249,9 @@ def test_when_knows_the_defaults_that_submission_adds(module):
     constraint = {"ranks": ["0-1"]}
     later = rig.answer("when", jobspec=whole(2, constraints=constraint, queue="debug"))
     assert later["start"] == pytest.approx(begin + 100, abs=0.1)
+    assert rig.ask(f"{module}.config-reload", {"queues": QUEUES["queues"]})[0] == 0
+    without = refused(rig, "when", {"jobspec": whole(2)})
+    assert without == "no queue specified: debug, quick, batch"
 
 
 # -- windows, plan, statistics ---------------------------------------------------------------------

@@ -68,6 +68,7 @@ class Machine:
     def newcomers(self):
         """Jobspecs whose start is up to each rule."""
         for keys in ({}, {"licenses": {"matlab": 2}}, {"bank": self.bank}, {"queue": "all"}):
+            keys = {"queue": "batch", **keys}
             yield jobspec(1, nodes=1, exclusive=True, duration=100, **keys)
 
     def all_answers(self, ask):
@@ -213,7 +214,7 @@ def test_a_guest_is_not_shown_the_text_of_a_mistake_of_the_scheduler(
 
     monkeypatch.setattr("flux.scheduler.projection.player.Player.newcomer", fails)
     monkeypatch.setattr("flux.scheduler.query.source.QuerySource.plan", fails)
-    payload = {"jobspec": jobspec(1)} if question == "when" else {}
+    payload = {"jobspec": jobspec(1, queue="batch")} if question == "when" else {}
     for userid in (GUEST, 0):
         machine.rig.client.become(userid)
         errnum, answer = machine.rig.ask(f"sched.{question}", payload)

@@ -108,4 +108,5 @@ def test_flux_core_refuses_numbers_outside_of_its_limits(nodes, cores, queue, du
     spec = jobspec(cores, nodes=nodes)
     system = {"queue": queue, "duration": duration}
     spec["attributes"]["system"] = {key: value for key, value in system.items() if value}
-    assert over_policy(as_submitted(spec, LIMITED), LIMITED) == refusal
+    config = LIMITED if queue else {"policy": LIMITED["policy"]}
+    assert over_policy(as_submitted(spec, config), config) == refusal

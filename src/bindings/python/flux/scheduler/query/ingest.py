@@ -22,7 +22,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
             ``policy.jobspec.defaults``
 
     Raises:
-        ValueError: the queue does not exist, or its parent does not
+        ValueError: the queue does not exist, or its parent does not, or none is given but required
     """
     if not isinstance(jobspec, dict):
         return jobspec
@@ -38,10 +38,9 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     if queues and "queue" not in system and isinstance(defaults.get("queue"), str):
         system["queue"] = defaults["queue"]
     name = system.get("queue")
-    if name is not None and not (isinstance(name, str) and name in queues):
-        raise ValueError(
-            f"there is no queue {name!r}" + (f": {', '.join(queues)}" if queues else "")
-        )
+    if queues and name is None or name is not None and name not in list(queues):
+        wrong = "no queue specified" if name is None else f"there is no queue {name!r}"
+        raise ValueError(wrong + (f": {', '.join(queues)}" if queues else ""))
     queue = {} if name is None else _table(queues, name)
     # the queue that owns the nodes
     place, its_name = queue, name
