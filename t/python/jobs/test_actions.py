@@ -323,14 +323,6 @@ def test_status_of_a_virtual_queue(virtual):
     assert status(virtual, "v")["enable"] and virtual.submit(queue="v")
 
 
-def test_a_job_moved_to_a_virtual_queue_gets_the_constraint_of_the_parent(virtual):
-    id = virtual.submit(queue="b")
-    for queue in "va":
-        virtual.update(id, queue=queue)
-        system = virtual.jm.jobs.find(id).jobspec["attributes"]["system"]
-        assert (system["queue"], system["constraints"]) == (queue, {"properties": ["x"]})
-
-
 @pytest.mark.parametrize(
     "policy, text",
     [
@@ -349,13 +341,6 @@ def test_a_job_moved_to_a_virtual_queue_gets_the_constraint_of_the_parent(virtua
 def test_bad_policy(inst, policy, text):
     table = {"policy": policy, "queues": {"a": {}}}
     assert text in refused(errno.EINVAL, inst.rpc, "config.load", table)
-
-
-@pytest.mark.parametrize("plugins", [3, [3], [{"load": "nosuch.so"}]])
-def test_plugins_of_the_configuration_are_a_matter_of_the_start(inst, plugins):
-    before = inst.jobtap()
-    inst.rpc("config.load", {"job-manager": {"plugins": plugins}})
-    assert inst.jobtap() == before
 
 
 # -- update of the queue ---------------------------------------------------------------------------------------------

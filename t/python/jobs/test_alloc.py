@@ -25,16 +25,6 @@ def seen(inst):
 # -- the messages ---------------------------------------------------------------------------------
 
 
-def test_alloc_request(inst, sched):
-    id = inst.submit(environment={"A": "b"}, duration=3600.0, urgency=20)
-    [body] = inst.sched.of("alloc")
-    assert list(body) == ["id", "priority", "userid", "t_submit", "jobspec"]
-    assert (body["id"], body["priority"]) == (id, 20)
-    assert "environment" not in body["jobspec"]["attributes"]["system"]
-    assert inst.sched.requests[id].matchtag == 0
-    assert not inst.sched.requests[id].streaming
-
-
 TAG = {"user": {"tag": ["a", "b"]}}
 PLAN = {"t_estimate": 90.0, "reason_pending": "nodes"}
 #: Annotations sent by a scheduler in turn, and those shown afterwards.

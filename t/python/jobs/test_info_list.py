@@ -71,18 +71,6 @@ def watch(inst, id, path="eventlog", flags=0):
     return Stream(inst.handle, "job-info.eventlog-watch", {"id": id, "path": path, "flags": flags})
 
 
-def test_watch(auto):
-    id = auto.submit(run_duration=5)
-    stream = watch(auto, id)
-    assert names(stream) == ["submit", "validate", "depend", "priority", "alloc", "start"]
-    assert stream.errnum is None
-    auto.advance(5)
-    assert names(stream) == ["finish", "release", "free", "clean"] and stream.errnum == ENODATA
-    late = watch(auto, id)
-    late.take()
-    assert late.items == stream.items and late.errnum == ENODATA
-
-
 def test_watch_waitcreate(inst, sched):
     id = inst.submit(run_duration=5)
     without = watch(inst, id, "nosuch")

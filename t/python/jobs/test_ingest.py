@@ -46,13 +46,6 @@ def test_ids_ascend_at_a_frozen_clock():
     assert ids.next(200.0) == 100000 << 24
 
 
-def test_ids_go_on_after_a_reload(inst):
-    one = inst.submit()
-    inst.unload("job-ingest")
-    inst.load_module("job-ingest")
-    assert inst.submit() > one
-
-
 # -- refusals ------------------------------------------------------------------------------------------
 
 
@@ -98,12 +91,6 @@ def a_range():
     spec = jobspec()
     spec["resources"][0]["count"] = "2-4"
     return spec
-
-
-def test_range_is_refused_by_the_validator(inst):
-    text = "resource count must be an integer"
-    assert text in refused(errno.EPERM, inst.submit, a_range())
-    assert inst.submit(a_range(), flags=8)
 
 
 @pytest.mark.parametrize("attributes", [None, {}, {"system": None}])

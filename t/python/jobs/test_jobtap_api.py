@@ -9,7 +9,6 @@ import pytest
 from in_process import refused
 
 from flux.jobtap import CURRENT_JOB, JobtapError
-from flux.scheduler.testing import make_R
 from flux_engine.kernel.message import OWNER
 
 DEPEND, PRIORITY, SCHED, RUN, CLEANUP, INACTIVE = 2, 4, 8, 16, 32, 64
@@ -46,24 +45,6 @@ def test_add_handler(inst, p):
 # -- dependencies -------------------------------------------------------------------------------------
 
 
-def test_dependency_add_and_remove(inst, p):
-    p.add_handler("job.state.depend", lambda p, topic, args: p.dependency_add(CURRENT_JOB, "x"))
-    id = inst.submit()
-    assert inst.events(id) == ["submit", "validate", "dependency-add"]
-    p.dependency_add(id, "x")  # open already: nothing changes
-    assert inst.events(id).count("dependency-add") == 1
-    refused(errno.ENOENT, p.dependency_remove, id, "y")
-    p.dependency_add(id, "y")
-    p.dependency_remove(id, "y")
-    refused(errno.EEXIST, p.dependency_add, id, "y")  # even though it was removed
-    refused(errno.ENOENT, p.dependency_remove, id, "y")
-    assert inst.state(id) == DEPEND
-    p.dependency_remove(id, "x")
-    assert inst.events(id)[-2:] == ["depend", "priority"]
-    refused(errno.EINVAL, p.dependency_add, id, "too late")
-    refused(errno.ENOENT, p.dependency_add, 1234, "x")
-
-
 def test_dependency_twice_in_one_callback(inst, p):
     def depend(p, topic, args):
         for name in "xxyy":
@@ -98,52 +79,7 @@ def test_reprioritize_job(inst, p, sched):
     refused(errno.ENOENT, p.reprioritize_job, id, 5)
 
 
-def test_reprioritize_all(inst, p, sched):
-    ids = [inst.submit() for _ in range(3)]
-    p.add_handler("job.priority.get", lambda p, topic, args: {"priority": args["id"] % 1000 + 50})
-    p.reprioritize_all()
-    inst.run()
-    assert len(inst.sched.of("prioritize")) == 1  # one message for one batch
-    assert sorted(id for id, _ in inst.sched.of("prioritize")[0]["jobs"]) == ids
-
-
 # -- events, flags, exceptions ---------------------------------------------------------------------------------
-
-
-def test_event_post(inst, p):
-    id = inst.submit()
-    p.event_post(id, "debug.mine", {"a": 1})
-    p.event_post(id, "debug.bare")
-    assert inst.eventlog(id)[-2]["context"] == {"a": 1}
-    assert "context" not in inst.eventlog(id)[-1]
-    assert inst.state(id) == SCHED
-    p.event_post(id, "memo", {"a": 1, "b": 2})
-    p.event_post(id, "memo", {"a": None})
-    assert inst.jm.jobs.active[id].annotations["user"] == {"b": 2}
-    refused(errno.EINVAL, p.event_post, id, "")
-    inst.cancel(id)
-    refused(errno.ENOENT, p.event_post, id, "debug.late")
-
-
-def test_job_event_posted(inst, p):
-    id = inst.submit()
-    assert p.job_event_posted(id, "priority") and not p.job_event_posted(id, "alloc")
-    inst.cancel(id)
-    assert p.job_event_posted(id, "clean")
-    refused(errno.ENOENT, p.job_event_posted, 1234, "x")
-
-
-def test_job_set_flag(inst, p):
-    id = inst.submit()
-    text = refused(errno.ECHILD, inst.rpc, "job-manager.wait", {"id": id})
-    assert "not submitted with FLUX_JOB_WAITABLE" in text
-    p.job_set_flag(id, "waitable")
-    inst.run()
-    last = inst.eventlog(id)[-1]
-    assert (last["name"], last["context"]) == ("set-flags", {"flags": ["waitable"]})
-    inst.cancel(id)
-    assert inst.rpc("job-manager.wait", {"id": id})["success"] is False
-    refused(errno.EINVAL, p.job_set_flag, inst.submit(), "nosuch")
 
 
 def test_raise_exception(inst, p):
@@ -185,34 +121,6 @@ def test_job_subscribe(inst, p):
     assert seen == ["validate", "depend", "priority"]
     refused(errno.ENOENT, p.job_subscribe, id)  # inactive
     p.job_unsubscribe(1234)  # as in C, that is no error
-
-
-def test_job_lookup(inst, p):
-    id = running(inst)
-    args = p.job_lookup(id)
-    assert (args["id"], args["state"], args["R"]) == (id, RUN, make_R(starttime=inst.kernel.time))
-    inst.cancel(id)
-    assert p.job_lookup(id)["state"] == INACTIVE
-    refused(errno.ENOENT, p.job_lookup, 1234)
-
-
-@pytest.mark.parametrize(
-    "test, kind, result",
-    [
-        ({}, None, 1), ({"wait_status": 256}, None, 2), ({}, "cancel", 4), ({}, "timeout", 8), ({}, "other", 2),
-    ],
-)  # fmt: skip
-def test_get_job_result(auto, p, test, kind, result):
-    found = []
-    own = lambda p, topic, args: found.append(p.get_job_result(CURRENT_JOB))
-    p.add_handler("job.state.cleanup", own)
-    id = auto.submit(exec={"test": {"run_duration": "10s", **test}})
-    refused(errno.EINVAL, p.get_job_result, id)
-    if kind:
-        auto.rpc("job-manager.raise", {"id": id, "type": kind, "severity": 0})
-    auto.advance(11)
-    assert found == [result] and p.get_job_result(id) == result
-    assert auto.listed(id)["result"] == result
 
 
 # -- auxiliary data -----------------------------------------------------------------------------------------------
@@ -271,28 +179,6 @@ def test_jobspec_update_id(inst, p, sched):
     assert seen == ["job.state.priority"]
 
 
-def test_jobspec_update_in_job_create_is_validated(inst, p):
-    seen = []
-
-    def duration(args):
-        return args["jobspec"]["attributes"]["system"]["duration"]
-
-    def validate(p, topic, args):
-        seen.append(duration(args))
-        if seen[-1] > 100:
-            p.reject_job("too long")
-
-    def create(p, topic, args):
-        p.jobspec_update({"attributes.system.duration": duration(args) * 2})
-
-    p.add_handler("job.validate", validate)
-    p.add_handler("job.create", create)
-    id = inst.submit(duration=10)
-    assert seen == [inst.jm.jobs.active[id].jobspec["attributes"]["system"]["duration"]] == [20]
-    assert inst.events(id)[:3] == ["submit", "jobspec-update", "validate"]
-    assert "too long" in refused(errno.EINVAL, inst.submit, duration=60)
-
-
 def test_jobspec_update_limits(inst, p):
     pending = inst.submit()
     for updates in (
@@ -332,17 +218,6 @@ def test_prolog_and_epilog(inst, p):
     inst.run()
     assert inst.events(id)[-3:] == ["epilog-finish", "free", "clean"]
     assert len(inst.sched.of("free")) == 1
-
-
-def test_open_prolog_keeps_the_resources(inst, p):
-    """A job canceled during its prolog is not freed before that has ended."""
-    p.add_handler("job.state.run", lambda p, topic, args: p.prolog_start("one"))
-    id = running(inst)
-    inst.cancel(id)
-    assert inst.state(id) == CLEANUP and inst.sched.of("free") == []
-    p.prolog_finish(id, "one", 0)
-    inst.run()
-    assert inst.events(id)[-4:] == ["exception", "prolog-finish", "free", "clean"]
 
 
 @pytest.mark.parametrize("bad", [object(), float("nan"), {1, 2}, b"x"])

@@ -88,24 +88,6 @@ def test_updates_in_an_answer_are_checked(inst, p, updates):
     assert "jobspec-update" not in inst.events(id)
 
 
-def test_annotations_are_an_event_for_subscribers(inst, p):
-    seen = []
-    note = lambda p, topic, args: seen.append(args["entry"]["context"])
-    p.add_handler("job.new", lambda p, topic, args: p.job_subscribe(CURRENT_JOB))
-    p.add_handler("job.event.annotations", note)
-    p.add_handler("job.state.priority", lambda p, topic, args: {"annotations": {"x": 1}})
-    inst.submit()
-    assert seen == [{"annotations": {"x": 1}}]
-
-
-def test_job_update_has_the_updates_and_the_new_jobspec(inst, p):
-    seen = []
-    p.add_handler("job.update", lambda p, topic, args: seen.append(args))
-    p.jobspec_update_id(inst.submit(), {"attributes.system.x": 1})
-    assert [args["updates"] for args in seen] == [{"attributes.system.x": 1}]
-    assert seen[0]["jobspec"]["attributes"]["system"]["x"] == 1
-
-
 def test_answers_in_sched_and_new(inst, p, sched):
     """A priority is taken from any answer, R in sched only, and of a job with the flag alloc-bypass."""
     p.add_handler("job.state.sched", lambda p, topic, args: {"priority": 42, "R": make_R()})
@@ -131,15 +113,6 @@ def test_an_answer_without_effect_is_logged(inst, p, topic):
     assert any(f"{topic}: annotations, priority: without effect" in one for one in inst.logged())
 
 
-def test_dependencies_of_a_job_past_DEPEND_are_refused(inst, p):
-    id, gone = inst.submit(), inst.submit()
-    inst.cancel(gone)
-    for job in (id, gone):
-        for change in (p.dependency_add, p.dependency_remove):
-            text = refused(errno.EINVAL, change, job, "x")
-            assert text == "dependencies belong to DEPEND state"
-
-
 def test_a_callback_that_changes_its_arguments_fails(inst, p):
     def change(p, topic, args):
         args["urgency"] = 5
@@ -151,21 +124,6 @@ def test_a_callback_that_changes_its_arguments_fails(inst, p):
     for topic in ("job.new", "conf.update"):
         told = f"{topic}: TypeError: the arguments of a callback cannot be changed"
         assert any(told in one for one in inst.logged())
-
-
-def test_an_invalid_priority_holds_the_job_until_a_plugin_is_loaded(inst, p, add):
-    p.add_handler("job.state.priority", lambda p, topic, args: {"priority": "foo"})
-    id = inst.submit()
-    assert inst.state(id) == PRIORITY
-    event = inst.eventlog(id)[-1]
-    assert event["name"] == "exception" and event["context"]["type"] == "job.state.priority"
-    assert event["context"]["severity"] == 4
-    # As in flux-core: neither another urgency nor the removal makes it go on, but any plugin's load.
-    inst.jobtap(remove="mine.py")
-    inst.urgency(id, 17)
-    assert inst.state(id) == PRIORITY
-    add(name="other.py")
-    assert inst.state(id) == SCHED
 
 
 def test_nothing_is_left_of_a_removed_plugin(inst, p):
@@ -191,31 +149,6 @@ def test_nothing_is_left_of_a_removed_plugin(inst, p):
     ):
         assert "plugin mine.py was removed" in refused(errno.EINVAL, call, *args)
     assert not inst.jm.jobs.active[id].subscribers
-
-
-def test_the_arguments_of_a_callback_are_read_only(inst, p):
-    kept = []
-
-    def check(p, topic, args):
-        kept.append(args)
-        jobspec = args["jobspec"]
-        for attempt in (
-            lambda: args.__setitem__("id", 1),
-            lambda: jobspec.__setitem__("x", 1),
-            lambda: jobspec["attributes"]["system"].update(x=1),
-            lambda: jobspec["attributes"]["system"].pop("duration"),
-            lambda: jobspec["resources"].append(1),
-            lambda: jobspec["resources"][0]["with"][0].__setitem__("count", 9),
-        ):
-            with pytest.raises((TypeError, AttributeError)):
-                attempt()
-
-    p.add_handler("job.validate", check)
-    p.add_handler("job.state.depend", check)
-    id = inst.submit()
-    inst.cancel(id)
-    assert [args["id"] for args in kept] == [id, id]
-    assert [args["state"] for args in kept] == [1, DEPEND]
 
 
 def test_waiting_for_the_job_manager_is_refused(inst, p):

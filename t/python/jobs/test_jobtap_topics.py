@@ -2,7 +2,6 @@
 """jobtap callback topics: when each is called, its arguments, and the effect of its answer."""
 
 import errno
-import sys
 
 import pytest
 from in_process import refused
@@ -46,18 +45,6 @@ def test_whole_life_in_order(inst, record, auto):
     ]  # fmt: skip
 
 
-def test_dependencies_come_before_job_new(inst, p, record):
-    """A job that is rejected by its dependency was never new."""
-    p.add_handler("job.dependency.yes", lambda p, topic, args: None)
-    p.add_handler("job.dependency.no", lambda p, topic, args: p.reject_job())
-    calls = record("job.validate", "job.dependency.*", "job.new")
-    inst.submit(dependencies=[{"scheme": "yes", "value": "1"}])
-    assert topics(calls) == ["job.validate", "job.dependency.yes", "job.new"]
-    calls.clear()
-    refused(errno.EINVAL, inst.submit, dependencies=[{"scheme": "no", "value": "1"}])
-    assert topics(calls) == ["job.validate"]
-
-
 def test_args(inst, record):
     calls = record("job.*")
     inst.load_sched(auto=lambda body: {**make_R(), "scheduling": {"secret": 1}})
@@ -74,20 +61,6 @@ def test_args(inst, record):
     assert run["R"] == make_R() and run["entry"]["name"] == "alloc"
     assert cleanup["end_event"]["name"] == "exception"
     assert cleanup["end_event"]["context"]["note"] == "enough"
-
-
-def test_state_callback_comes_after_the_event_and_before_the_action(inst, p, sched):
-    """The callback of job.state.sched runs before the alloc request is made."""
-    seen = []
-
-    def sched(p, topic, args):
-        queue = inst.jm.sched
-        seen.append((p.job_event_posted(CURRENT_JOB, "priority"), len(queue.pending), queue.queued))
-
-    p.add_handler("job.state.sched", sched)
-    inst.submit()
-    assert seen == [(True, 0, 0)]
-    assert len(inst.sched.of("alloc")) == 1
 
 
 @pytest.mark.parametrize("topic", ["job.create", "job.validate"])
@@ -270,14 +243,6 @@ def test_no_event_follows_clean(inst, p, topic):
     assert inst.events(id)[-1] == "clean"
 
 
-@pytest.mark.parametrize(
-    "answer, text", [(lambda: {1: 2}, "answer: 1: not one of"), (sys.exit, "SystemExit")]
-)
-def test_texts_of_odd_answers(inst, p, answer, text):
-    p.add_handler("job.validate", lambda p, topic, args: answer())
-    assert text in refused(errno.EINVAL, inst.submit)
-
-
 # -- conf.update, plugin.query ----------------------------------------------------------------------------------
 
 
@@ -357,26 +322,6 @@ def validated(inst, p):
     p.add_handler("job.update.attributes.system.foo", update)
     p.add_handler("job.validate", validate)
     return values
-
-
-def test_update_key(inst, validated):
-    id = inst.submit()
-
-    def updated(**system):
-        inst.update(id, **system)
-        return inst.eventlog(id)[-2]["context"]
-
-    assert updated(foo="x") == {"attributes.system.foo": "x"} and validated == ["x"]
-    updated(foo="v")
-    assert validated == ["x"]  # the plugin has said that none is needed
-    assert "foo may not be no" in refused(errno.EINVAL, inst.update, id, foo="no")
-    assert "foo is invalid" in refused(errno.EINVAL, inst.update, id, foo="invalid")
-    assert inst.jm.jobs.active[id].jobspec["attributes"]["system"]["foo"] == "v"
-    both = {"attributes.system.foo": "more", "attributes.system.bar": "more"}
-    assert updated(foo="more") == both
-    del validated[:]
-    updated(foo="y", duration=10)  # duration says validated, foo does not
-    assert validated == ["y"]
 
 
 def test_update_with_feasibility(inst, validated, sched):

@@ -11,7 +11,7 @@ from shared import optional_jsonl, recorded_cases
 from flux.scheduler.testing import jobspec
 from flux_embedded.services.job_manager.job import Job
 from flux_engine.formats import states
-from flux_engine.formats.states import INACTIVE, PRIORITY, RUN, SCHED
+from flux_engine.formats.states import INACTIVE, RUN, SCHED
 
 RECORDED = optional_jsonl("golden/eventlogs.jsonl")
 
@@ -86,21 +86,6 @@ def test_restart_without_execution(inst):
     names = inst.events(id)
     assert names[-4:] == ["exception", "release", "free", "clean"]
     assert len(inst.sched.of("free")) == 1
-
-
-def test_callbacks_at_restart(inst, tmp_path):
-    """job.create, job.new and job.dependency.SCHEME are called for the jobs that are found."""
-    inst.submit(run_duration=1)
-    plugin = tmp_path / "record.py"
-    plugin.write_text(
-        "def plugin_init(p):\n"
-        "    p.seen = []\n"
-        "    p.add_handler('job.*', lambda p, topic, args: p.seen.append((topic, args['state'])))\n"
-    )
-    inst.rpc("config.load", {"job-manager": {"plugins": [{"load": str(plugin)}]}})
-    restart(inst)
-    seen = inst.jm.jobtap.plugins[-1].seen
-    assert seen[:3] == [("job.create", SCHED), ("job.new", SCHED), ("job.state.priority", PRIORITY)]
 
 
 def test_damaged_job_directory(inst):
