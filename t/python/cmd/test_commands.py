@@ -196,7 +196,7 @@ $ flux run -N4 -l flux getattr rank | sort
 $ flux run printf '\377x\n' | od -An -tx1
  ff 78 0a
 $ flux run --cwd=/nosuch pwd 2>&1 | sed 's/^[0-9.]*s/T/'
-T: flux-shell[0]: host vm: Could not change dir to /nosuch: No such file or directory. Going to /tmp instead
+T: flux-shell[0]: ERROR: host vm: Could not change dir to /nosuch: No such file or directory. Going to /tmp instead
 /tmp
 $ flux run -o nosuchoption=1 true
 $ flux bulksubmit --quiet --wait --watch echo {} ::: a b | sort

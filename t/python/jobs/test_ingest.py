@@ -225,11 +225,11 @@ def test_limits(inst, queue, asked, text):
 
 
 def test_duration_beyond_the_instance(inst):
-    execution = {"R_lite": [], "expiration": inst.kernel.time + 660, "nodelist": [""]}
+    execution = {"R_lite": [], "expiration": inst.kernel.time + 665, "nodelist": [""]}
     R = json.dumps({"version": 1, "execution": execution})
     inst.rpc("kvs.commit", {"ops": [["put", "resource.R", R]]})
-    text = "job duration (12h) exceeds remaining instance lifetime (11m)"
-    assert refused(errno.EINVAL, inst.submit, duration=43200.0) == text
+    text = "job duration (4.2d) exceeds remaining instance lifetime (11m)"
+    assert refused(errno.EINVAL, inst.submit, duration=360000.0) == text
     assert inst.submit(duration=600)
 
 

@@ -99,6 +99,27 @@ def test_a_job_that_would_run_into_the_window_waits(module, limit, reason):
 
 
 @pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(
+    "spec, name",
+    [
+        (whole(1, 200), "later"),
+        (whole(6, 200), "maint"),
+        (whole(2, 60, constraints={"ranks": ["0-2"]}), "named"),
+        (jobspec(slots=20, duration=200), "later"),
+        (jobspec(slots=21, duration=200), "maint"),
+    ],
+)
+def test_the_window_that_leaves_too_few_nodes_is_named(module, spec, name):
+    rig = make(module)
+    rig.reserve("maint", 20, 50, nodes=3)
+    rig.reserve("named", 30, 50, hosts="n[0-1,7]")
+    rig.answer("unreserve", name="maint" if name == "named" else "named")
+    rig.reserve("later", 100, 50, nodes=8)
+    rig.arrive(1, spec, wait=2)
+    assert rig.reason(1).startswith(f"time limit too long before reservation {name}, ")
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_hosts_and_constraints_bind_at_once(module):
     rig = make(module, properties={"big": "4-7"})
     rig.reserve("hosts", 100, 50, hosts="n[0-1]")
@@ -217,6 +238,10 @@ def test_hosts_that_another_has_chosen_are_told():
     assert rig.reserve("other", 150, 100, hosts="n[1-2]")["warnings"] == []
     answer = rig.reserve("same", 150, 100, hosts="n[0,3]")
     assert answer["warnings"] == ["not enough nodes for it beside reservation pinned"]
+    # One that may take any node hides no clash of others.
+    assert rig.reserve("any", 140, 100, nodes=1)["warnings"] == []
+    answer = rig.reserve("twin", 150, 100, hosts="n1")
+    assert answer["warnings"] == ["not enough nodes for it beside reservation other"]
 
 
 def test_as_many_jobs_are_named_as_have_to_end():

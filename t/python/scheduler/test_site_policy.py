@@ -127,6 +127,17 @@ def test_a_wrong_amount_is_named_once_and_the_others_are_counted(key, value, tex
     assert [one["amount"] for one in rig.sched.resources.amounts_in_use()] == ["fpga"]
 
 
+def test_a_change_of_amounts_is_logged_while_they_differ_from_those_counted():
+    before = {"amounts": {"fpga": 2}, "queues": {"a": {}}}
+    rig = Rig(R(4, 4), "sched-fifo", config=before)
+    rig.reconfigure({**before, "amounts": {"fpga": 3}})
+    (line,) = rig.logged(4)
+    assert line.startswith("configuration: [amounts] has changed")
+    rig.reconfigure(before)
+    rig.reconfigure({**before, "queues": {"a": {}, "b": {"parent": "a"}}})
+    assert rig.logged(4) == [line]
+
+
 def test_a_configuration_is_checked_before_it_is_loaded():
     limit = {"per": "user", "max": {"jobs": 2}}
     tables = {"limits": {"a": limit, "b": limit}, "license": {"matlab": 3}}

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import socket
-from syslog import LOG_EMERG, LOG_NOTICE
+from syslog import LOG_EMERG, LOG_ERR, LOG_NOTICE
 
 from flux.util import fsd
 from flux_embedded.services.job_exec import layout, shell
@@ -76,7 +76,7 @@ class LocalJob(ExecJob):
         if not os.path.isdir(cwd):
             why = os.strerror(errno.ENOTDIR if os.path.exists(cwd) else errno.ENOENT)
             text = f"host {socket.gethostname()}: Could not change dir to {cwd}: {why}. Going to /tmp instead"
-            self._output.log(text, LOG_NOTICE)
+            self._output.log(text, LOG_ERR)
             cwd = "/tmp"
         self.answer("start", {})
         size = 1 + max(task.node for task in self._tasks)

@@ -147,21 +147,30 @@ class ReservationAnswers:
             nodes = f"{popcount(reserved)} of {facts['matching']} nodes"
             return f"{nodes} are reserved for {who} until {until}", first
         length = request.duration if request.duration > 0 else math.inf
-        ahead = [
-            (entry.window.start, entry)
-            for entry in self._entries.values()
-            if not entry.active and entry.window.start < now + length and entry.matching & wanted
-        ]
+        there = [entry for entry in self._entries.values() if entry.matching & wanted]
+        ahead = [one for one in there if not one.active and one.window.start < now + length]
         if not ahead:
             return None, None
-        start, entry = min(ahead, key=lambda one: one[0])
+        ahead.sort(key=lambda one: one.window.start)
+        least = facts["needed"]
+        if facts["unit"] == "slots":  # on as few nodes as possible
+            least = -(-least // max(slots for slots, _ in pool.slots_by_rank(request.shape)))
+        for entry in ahead:
+            start = entry.window.start
+            beside = [one for one in there if one.window.start <= start < one.window.end]
+            taken = sum(min(one.wanted, popcount(one.matching & wanted)) for one in beside)
+            if facts["up"] - taken < least:
+                break
+        else:
+            entry = ahead[0]  # of the nodes that are left, some are in use until then
         # The text omits the maximum length, which would change every second.
         why = (
             "time limit too long before"
             if request.duration > 0
             else "no time limit: it could run into"
         )
-        return f"{why} reservation {entry.name}, which begins at {self._text(entry, start)}", entry
+        begins = self._text(entry, entry.window.start)
+        return f"{why} reservation {entry.name}, which begins at {begins}", entry
 
     def _text(self, entry: ReservationState, when: float) -> str:
         return str(iso_time(when, entry.reservation.recurrence.zone))
@@ -269,16 +278,21 @@ class ReservationAnswers:
             if one.name != entry.name and other is not None and other.start < window.end:
                 is_chosen = other == one.window and popcount(one.ranks) == one.wanted
                 beside.append((one, other, one.ranks if is_chosen else one.up))
+        # Those with the least choice first: whatever the others do, they may be too many.
+        beside.sort(key=lambda one: popcount(one[2]))
         # The most are active when one of them begins.
         for time in sorted({max(window.start, other.start) for _, other, _ in beside}):
+            short: list[str] = []
             names, wanted, room = [], entry.wanted, entry.up
             for one, other, theirs in beside:
                 if other.start <= time < other.end and theirs & room:
                     names.append(one.name)
                     wanted += one.wanted
                     room |= theirs
-            if names and wanted > popcount(room):
-                return names
+                    if wanted > popcount(room):
+                        short = list(names)
+            if short:
+                return short
         return []
 
 

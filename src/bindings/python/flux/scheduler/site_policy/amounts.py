@@ -24,6 +24,9 @@ class AmountRule(TableRule):
     table = "amounts"
     lists = "amounts"
 
+    #: The entries that the pool counts: those of the start.
+    _counted: dict[str, Any] = {}
+
     def parse(self, key: str, value: Any) -> Any:
         pool = self.host.resources
         if not self.host.planning.pool_can("count_amounts"):
@@ -49,12 +52,13 @@ class AmountRule(TableRule):
                     yield key, f"properties={name!r}: no node has it"
 
     def configure(self, entries: dict[str, Any]) -> None:
-        if self.loaded:
+        if not self.loaded:
+            self.host.resources.count_amounts(entries)
+            self._counted = entries
+        elif entries != self._counted:
             self.errors.log.warning(
                 "configuration: [amounts] has changed: it takes effect when the scheduler is reloaded"
             )
-        else:
-            self.host.resources.count_amounts(entries)
 
     def stats(self) -> dict[str, Any]:
         return {"amounts": self.host.resources.amounts_in_use()}

@@ -13,10 +13,11 @@
 
 import contextlib
 import json
+import re
 
+import flux.util
 from flux.jobtap import CURRENT_JOB
 from flux.queue import QueueConf
-from flux.util import fsd as fsd_text
 from flux_engine.formats import fsd, jobid
 from flux_engine.formats.dotted import lookup_path
 from flux_engine.formats.jobspec import count_resources
@@ -24,6 +25,11 @@ from flux_engine.formats.states import COMPLETED, INACTIVE, PENDING, RUN
 from flux_engine.kernel.message import ROLE_OWNER
 
 UNLIMITED = -1
+
+
+def fsd_text(seconds):
+    """A duration for a message, with two digits, as the job manager has it."""
+    return re.sub(r"[\d.]+", lambda number: f"{float(number[0]):.2g}", flux.util.fsd(seconds))
 
 
 def _for_queue(name):
