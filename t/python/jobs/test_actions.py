@@ -378,7 +378,9 @@ def test_update_queue_refused(queues):
     other = queues.submit(queue="a", constraints={"ranks": ["0"]})
     both = {"and": [{"ranks": ["0"]}, {"properties": ["x"]}]}
     assert queues.jm.jobs.active[other].jobspec["attributes"]["system"]["constraints"] == both
-    assert "job appears to have non-queue constraints" in moved("b", other)
+    assert "job appears to have non-queue constraints, unable to update queue to a" in moved(
+        "b", other
+    )
     enable(queues, False, "b", reason="full")
     assert "queue b is currently disabled" in moved("b")
     enable(queues, True, "b", reason="full")

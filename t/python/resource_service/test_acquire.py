@@ -20,6 +20,12 @@ def test_one_holder_at_a_time(four):
     assert first["up"] == "0,2-3" and first["resources"] == vm_R()
 
 
+def test_a_holder_is_told_that_the_service_is_unloaded(four):
+    holder = four.holder()
+    four.unload("resource")
+    assert refused(errno.ECANCELED, holder.future.get) == "the resource module was unloaded"
+
+
 def test_guests_and_strangers(four):
     guest = four.client("guest", userid=1234, rolemask=2)
     for topic in ("acquire", "drain", "undrain", "reload", "shrink", "expiration-update"):

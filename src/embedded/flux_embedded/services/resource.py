@@ -151,6 +151,11 @@ class Resource(Service):
         if self.acquired.close(msg.sender):
             self.log(LOG_DEBUG, "aborted 1 resource.acquire(s)")
 
+    def stop(self):
+        if self.acquired.request is not None:
+            text = "the resource module was unloaded"
+            self.respond_error(self.acquired.request, errno.ECANCELED, text)
+
     # -- administration --------------------------------------------------------------------------
 
     def _targets(self, msg):

@@ -24,7 +24,7 @@ class AmountRule(TableRule):
     table = "amounts"
     lists = "amounts"
 
-    #: The entries that the pool counts: those of the start.
+    #: The entries that the pool counts, which were in the table at the start.
     _counted: dict[str, Any] = {}
 
     def parse(self, key: str, value: Any) -> Any:

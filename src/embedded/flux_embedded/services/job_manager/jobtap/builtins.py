@@ -281,9 +281,9 @@ def update_queue(p, topic, args):
         p.error(f"job queue is already set to {name}")
     try:
         new = queues.find(name)
-        given = system.get("constraints") or {}
-        if given != constraints(queues.find(system.get("queue"))):
-            p.error(f"job appears to have non-queue constraints, unable to update queue to {name}")
+        given, queue = system.get("constraints") or {}, system.get("queue")
+        if given != constraints(queues.find(queue)):  # the text names this queue, as in flux-core
+            p.error(f"job appears to have non-queue constraints, unable to update queue to {queue}")
     except OSError as exc:
         p.error(exc.strerror)
     if not new.enabled:
