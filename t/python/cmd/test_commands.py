@@ -202,6 +202,8 @@ $ flux run -o nosuchoption=1 true
 $ flux bulksubmit --quiet --wait --watch echo {} ::: a b | sort
 a
 b
+$ printf '[licenses]\na = 3\n' | flux config load; flux config get | sed 's/3/4/' | flux config load; flux config get licenses; flux config load </dev/null
+{"a":4}
 # jobs and requests on them
 $ J=$(flux submit -n2 -c2 sleep 100); flux job wait-event -q $J start; flux jobs -no '{ntasks} {ncores} {duration!F:>4h} {ranks}' $J
 2 4    - [0-1]

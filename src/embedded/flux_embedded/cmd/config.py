@@ -26,7 +26,9 @@ def load(args):
         if args.path:
             table = config.load_path(args.path)
         else:
-            table = config.parse_toml(sys.stdin.read(), "stdin")
+            text = sys.stdin.read()
+            is_json = text.lstrip().startswith("{")  # as `flux config get` prints it
+            table = (config.parse_json if is_json else config.parse_toml)(text, "stdin")
     except config.ConfigError as exc:
         raise CommandError(str(exc)) from None
     flux.Flux().rpc("config.load", json.dumps(table)).get()
