@@ -130,6 +130,18 @@ def test_for_whom_a_limit_is(policy, args):
 
 
 @POLICIES
+def test_jobs_that_wait_for_a_limit_are_counted_also_if_they_may_share_nodes(policy, args):
+    rig = load(policy, args, {"one": {"per": "instance", "max": {"nodes": 3}}})
+    rig.alloc(1, spec(nodes=2))
+    rig.arrive({2: spec(nodes=4), 3: nodes(2)}, wait=2)
+    waiting = [rig.reason(2), rig.reason(3)]
+    assert waiting == [
+        "limit one: needs 4 nodes, at most 3 are allowed", "limit one: 2 of 3 nodes are in use; needs 2",
+    ]  # fmt: skip
+    assert rig.answer("limits")["limits"][0]["waiting"] == 2
+
+
+@POLICIES
 def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
     limits = {
         "one": {"per": "user", "queues": ["a"], "max": {"nodes": 2}},

@@ -721,7 +721,7 @@ class AdmissionControl:
         pool = self._pool()
         room = RoomCounts(pool) if self.offers and pool.can("plan") else None
         for (rule, key), shape in list(self.offers.items()):
-            most = self.waiting(rule, key)
+            most = sum(group.count for group in self.deferred.groups(rule, key))
             if not most:
                 del self.offers[rule, key]
                 continue
@@ -855,7 +855,3 @@ class AdmissionControl:
             self._note_cause(job, rule, again)
         else:
             self.deferred.requeue(job)
-
-    def waiting(self, rule: AdmissionRule, key: Hashable) -> int:
-        """Return the number of jobs that a rule deferred with a key."""
-        return sum([group.count for group in self.deferred.groups(rule, key)])

@@ -627,7 +627,8 @@ class ScopedRule(CountingRule):
 
     def waiting(self, use: Any) -> int:
         """Return the number of jobs that wait for a use."""
-        return sum(self.host.admission.waiting(self, key) for key in use.waiting)
+        groups = self.host.admission.deferred.groups
+        return sum(group.count for key in use.waiting for group in groups(self, key))
 
 
 def room_for(needs: dict[Any, Any]) -> float:

@@ -514,9 +514,13 @@ class LimitRule(ScopedRule):
         }
 
     def waiting(self, use: LimitUse) -> int:
-        offers = self.host.admission.offers
-        keys = [key for key in use.waiting if (self, key) in offers or use.over(key[1]) is not None]
-        return sum(self.host.admission.waiting(self, key) for key in keys)
+        admission = self.host.admission
+        return sum(
+            group.count
+            for key in use.waiting
+            for group in admission.deferred.groups(self, key)
+            if (self, key) in admission.offers or use.over(use.takes(group.first)) is not None
+        )
 
     def stats(self) -> dict[str, Any]:
         uses = self.uses.values()
