@@ -141,6 +141,15 @@ def test_jobs_that_wait_for_a_limit_are_counted_also_if_they_may_share_nodes(pol
     assert rig.answer("limits")["limits"][0]["waiting"] == 2
 
 
+def test_jobs_that_wait_for_the_rest_of_a_limit_are_counted():
+    rig = load("sched-backfill", (), {"one": {"per": "instance", "max": {"jobs": 2}}}, nodes=6)
+    rig.alloc(1, nodes(4))
+    rig.arrive(2, nodes(4), wait=2)
+    rig.arrive(3, nodes(1, duration=300), wait=2)
+    assert rig.reason(3) == "limit one: the rest is kept for a job that was promised a start"
+    assert rig.answer("limits")["limits"][0]["waiting"] == 1
+
+
 @POLICIES
 def test_a_job_larger_than_its_limit_waits_or_is_denied(policy, args):
     limits = {

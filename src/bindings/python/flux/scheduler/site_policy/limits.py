@@ -514,13 +514,12 @@ class LimitRule(ScopedRule):
         }
 
     def waiting(self, use: LimitUse) -> int:
-        admission = self.host.admission
-        return sum(
-            group.count
-            for key in use.waiting
-            for group in admission.deferred.groups(self, key)
-            if (self, key) in admission.offers or use.over(use.takes(group.first)) is not None
-        )
+        deferred, found = self.host.admission.deferred, 0
+        for group in [one for key in use.waiting for one in deferred.groups(self, key)]:
+            over = deferred.by_id[group.first.jobid][2].over
+            if (over and over[0] is use) or use.over(use.takes(group.first)) is not None:
+                found += group.count
+        return found
 
     def stats(self) -> dict[str, Any]:
         uses = self.uses.values()
