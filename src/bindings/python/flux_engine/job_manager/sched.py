@@ -13,7 +13,7 @@ first jobs in the order.
 
 import errno
 import heapq
-from syslog import LOG_ERR, LOG_INFO
+from syslog import LOG_ERR
 
 from flux_engine.formats import idset, jobid, rset
 from flux_engine.formats.jsontext import dumps
@@ -103,7 +103,7 @@ class Sched:
         if type(partial_ok) is not bool:
             raise OSError(errno.EPROTO, "sched-hello: partial-ok must be true or false")
         if self.sender is not None:
-            self._suspend("replaced by a new hello")
+            self._suspend()
         holders = self._holders(partial_ok)
         stream = self._acquired()
         self._allocations = None if stream is None else stream.told
@@ -404,23 +404,19 @@ class Sched:
     def disconnected(self, sender):
         """An endpoint is gone: if it was the scheduler, forget the requests."""
         if sender is not None and sender is self.sender:
-            self._suspend("disconnected")
+            self._suspend()
 
     def _failed(self, text):
         """The scheduler broke the protocol or a request to it failed."""
         if self.sender is not None:
             self.service.log(LOG_ERR, text)
-            self._suspend("failed")
+            self._suspend()
 
-    def _suspend(self, why):
-        was_ready = self.is_ready
+    def _suspend(self):
         self.sender = None
         self.is_ready = False
         self.limit = 0
         self._forget_requests()
-        if was_ready:
-            waiting = sum(1 for job in self.jobs.active.values() if job.waits)
-            self.service.log(LOG_INFO, f"scheduler {why}: {waiting} jobs wait for the next one")
 
     def _forget_requests(self):
         """The jobs wait for the next scheduler."""

@@ -146,7 +146,8 @@ class ReservationAnswers:
             until, who = self._text(first, first.window.end), ", ".join(names)
             nodes = f"{popcount(reserved)} of {facts['matching']} nodes"
             return f"{nodes} are reserved for {who} until {until}", first
-        length = request.duration if request.duration > 0 else math.inf
+        limited = request.duration > 0
+        length = request.duration if limited else math.inf
         there = [entry for entry in self._entries.values() if entry.matching & wanted]
         ahead = [one for one in there if not one.active and one.window.start < now + length]
         if not ahead:
@@ -164,11 +165,7 @@ class ReservationAnswers:
         else:
             entry = ahead[0]  # of the nodes that are left, some are in use until then
         # The text omits the maximum length, which would change every second.
-        why = (
-            "time limit too long before"
-            if request.duration > 0
-            else "no time limit: it could run into"
-        )
+        why = "time limit too long before" if limited else "no time limit: it could run into"
         begins = self._text(entry, entry.window.start)
         return f"{why} reservation {entry.name}, which begins at {begins}", entry
 
