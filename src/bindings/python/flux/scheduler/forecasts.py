@@ -153,10 +153,6 @@ class Forecasts:
             for old, new in zip(shown, times)
         )
 
-    def with_odds(self) -> set[int]:
-        """Return the ids of the jobs annotated with odds.  O(annotated jobs)."""
-        return {jobid for jobid, sent in self.sent.items() if sent.odds is not None}
-
     def estimate_of(self, job: PendingJob) -> tuple[float | None, str | None]:
         """Return the expected start of a job as sent (seconds since the epoch), and its kind,
         "promised" or "planned"; (None, None) if none was sent."""

@@ -175,7 +175,8 @@ class OddsService:
         elif any(self._forecasts.is_mature(job) for job in policy.pending_jobs()):
             yield from self._find()
         # postponed forecasts are sent now
-        for jobid in self._forecasts.with_odds() | self._found.keys():
+        sent = self._forecasts.sent.items()
+        for jobid in {jobid for jobid, one in sent if one.odds is not None} | self._found.keys():
             job = policy.pending(jobid)
             if job is not None:
                 found = self._found.get(jobid)

@@ -117,7 +117,9 @@ class JobList(Service):
         """All jobs, as three sequences: pending, running and inactive ones."""
         active = self._jobs.active.values()
         yield sorted((job for job in active if job.state & PENDING), key=place)
-        yield sorted((job for job in active if job.state & RUNNING), key=_start_of)[::-1]
+        running = [job for job in active if job.state & RUNNING]
+        # A job that never ran is listed by the time of its cleanup.
+        yield sorted(running, key=lambda job: job.times.get(RUN) or job.times[CLEANUP])[::-1]
         yield reversed(self._jobs.inactive.values())
 
     @request("list-id", guest=True, form=LIST_ID, later=True)
@@ -158,11 +160,6 @@ def _attrs_of(attrs):
         if name not in ATTRS:
             raise OSError(errno.EINVAL, f"{name} is not a valid attribute")
     return attrs
-
-
-def _start_of(job):
-    # A job that never ran is listed by the time of its cleanup.
-    return job.times.get(RUN) or job.times[CLEANUP]
 
 
 def _count(jobs):

@@ -75,12 +75,10 @@ class Reserve(Subcommand):
         options, now = context.options, answer["now"]
         zone = options.zone or local_zone_name()
         one = answer["reservation"]
-        what = (
-            f"{'would be' if options.dry_run else 'is'} reserved: {counted(one['nodes'], 'node')}"
-        )
+        verb, nodes = "would be" if options.dry_run else "is", counted(one["nodes"], "node")
         when = f"{iso_time(one['start'], zone)} to {iso_time(one['end'], zone)}"
         when += f", every {one['every']}" if one.get("every") else ""
-        print(f"{one['name']} {what}, {when}")
+        print(f"{one['name']} {verb} reserved: {nodes}, {when}")
         if not one["group"]:
             print("  for no jobs: its nodes stay free")
         elif options.at_end == "cancel":

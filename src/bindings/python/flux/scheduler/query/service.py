@@ -146,7 +146,7 @@ class QueryService:
             return {**answer, "verdict": "never", "reason": printable(over)}
         end = policy.resources.expiration
         if end and request.duration > end - now:
-            # flux-core refuses it, in these words.
+            # flux-core refuses it.
             limit, left = duration_text(request.duration), duration_text(max(0.0, end - now), 2)
             reason = f"job duration ({limit}) exceeds remaining instance lifetime ({left})"
             return {**answer, "verdict": "never", "reason": reason}

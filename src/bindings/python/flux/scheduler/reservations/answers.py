@@ -89,14 +89,14 @@ class ReservationAnswers:
         could use and other than its own, or None."""
         wanted = self._host.facts.ranks_of(job.resource_request)
         own = self.reservation_of(job)
-        over = [
-            (entry.window.end, entry)
+        over = (
+            entry
             for entry in self._entries.values()
             if entry.name != own
             and entry.window.end <= start + SAME_TIME_S
             and (entry.ranks or entry.matching) & wanted
-        ]
-        return max(over, key=lambda one: one[0])[1] if over else None
+        )
+        return max(over, key=lambda one: one.window.end, default=None)
 
     def cause_of_wait(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
         """Return why a job waits for a reservation, in one sentence, or None; and the reservation,

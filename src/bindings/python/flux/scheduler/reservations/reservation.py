@@ -585,10 +585,6 @@ class ReservationState:
         pool_end = max(end, self.window.end) if end else 0.0
         self.host.resources.update_expiration(jobid, pool_end)
 
-    def outlives_window(self, jobid: int) -> bool:
-        """Whether a job that was started inside the window outlives it."""
-        return not 0 < self.host.admission.own_ends[jobid] <= self.window.end
-
     def ended(self, jobid: int) -> None:
         """Forget a job inside that has freed all resources."""
         self.inside.discard(jobid)

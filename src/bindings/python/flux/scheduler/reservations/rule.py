@@ -384,7 +384,7 @@ class ReservationRule(GivingRule):
         self.cancel(job.jobid)
         # Promises of resources that the window's end would free may break.
         inside = self._inside(job.jobid)
-        if inside is not None and inside.outlives_window(job.jobid):
+        if inside and not 0 < self.host.admission.own_ends[job.jobid] <= inside.window.end:
             self.host.planning.doubt()
 
     def _inside(self, jobid: int) -> ReservationState | None:

@@ -190,7 +190,8 @@ class LimitUse(ScopedUse):
                 self.rule.host.admission.watched.add(self)
 
     def waits_no_more(self, jobid: int, cause: Use | None = None) -> None:
-        if self.head is not None and self.head.jobid == jobid and not _is_strict(cause):
+        is_strict = isinstance(cause, LimitUse) and cause.entry.strict
+        if self.head is not None and self.head.jobid == jobid and not is_strict:
             self.head = None
             self.rule.readmit_for(self)  # others waited behind it
 
@@ -530,10 +531,6 @@ class LimitRule(ScopedRule):
                 for name, some in of.items()
             ]
         }
-
-
-def _is_strict(use: Use | None) -> bool:
-    return isinstance(use, LimitUse) and use.entry.strict
 
 
 def _sentence(use: LimitUse, at: int, needs: int, more: str = "") -> Reason:

@@ -144,10 +144,6 @@ class Classes:
             return PreemptionTerms(offers[0], offers[0].rank, after, queue)
         return PreemptionTerms(None, HIGHEST, inf, queue)
 
-    def may_take(self, terms: PreemptionTerms) -> bool:
-        """Whether such a job may preempt some class."""
-        return any(one.rank < terms.rank for one in self.entries.values())
-
     def grace(self, names: Iterable[str]) -> float:
         """Return the seconds between the warning and the end of jobs of some classes: the
         maximum."""

@@ -154,7 +154,7 @@ class Takers(Part):
         jobid = one.job.jobid
         under_way = self._active.get(jobid)
         return (
-            self._classes.may_take(one.terms)
+            any(other.rank < one.terms.rank for other in self._classes.entries.values())
             and (under_way is None or under_way.is_lent)
             and not one.job.request.finalized
             and one.tries < MOST_TRIES
