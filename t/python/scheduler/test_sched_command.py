@@ -495,6 +495,10 @@ def test_check_config(flux_sched, tmp_path):
     over = [
         {"limit": "b", "text": text, "state": "running", "jobs": ["ƒ2", "ƒ3"]},
         {"limit": "b", "text": "needs 3 nodes", "state": "pending", "jobs": ["ƒ4"]},
+        *(
+            {"limit": "b", "text": "needs 1", "state": "pending", "jobs": [f"ƒ{i}"]}
+            for i in range(12)
+        ),
     ]
     answer = {"faults": ["configuration: [limits.a] max is missing"], "doubts": ["?"], "over": over}
     argv = ["check-config", str(path)]
@@ -506,6 +510,7 @@ def test_check_config(flux_sched, tmp_path):
         "[limits] gone: c",
         "bank red has 3 of 2 nodes: ƒ2, ƒ3 run on",
         "needs 3 nodes: ƒ4 would wait",
+        "needs 1: ƒ0, ƒ1, ƒ2, ƒ3, ƒ4, ƒ5, ƒ6, ƒ7 and 4 more would wait",
     ]
     assert flux_sched.code == 1 and flux_sched.err == "flux-sched: ERROR: 1 fault\n"
     nothing = {"faults": [], "doubts": [], "changes": {}}

@@ -119,15 +119,12 @@ class MockJob(ExecJob):
         if expiration and expiration < self._end:
             self.set_alarm(expiration, self._expire)
         elif self._end != float("inf"):
-            self.set_alarm(self._end, self._ran)
+            self.set_alarm(self._end, lambda: self._finish(self._test.get("wait_status", 0)))
 
     def set_expiration(self, expiration):
         self.expiration = expiration
         if not self._over:
             self._wind()
-
-    def _ran(self):
-        self._finish(self._test.get("wait_status", 0))
 
     def _expire(self):
         self.answer("exception", EXPIRED)

@@ -83,20 +83,12 @@ def _ranks(job):
     return idset.encode(idset.from_ids(rset.ranks(job.R)), brackets=True) if job.R else None
 
 
-def _nodelist(job):
-    return hostlist.encode(rset.hosts(job.R)) if job.R else None
-
-
 def _expiration(job):
     return float(job.R["execution"].get("expiration", 0.0)) if job.R else None
 
 
 def _at_end(get):
     return lambda job: get(job) if job.state == INACTIVE else None
-
-
-def _wait_status(job):
-    return job.status if job.state >= CLEANUP else None
 
 
 def _dependencies(job):
@@ -126,7 +118,7 @@ GETTERS = {
     "duration": _duration,
     "nnodes": lambda job: _size(job)[1],
     "ranks": _ranks,
-    "nodelist": _nodelist,
+    "nodelist": lambda job: hostlist.encode(rset.hosts(job.R)) if job.R else None,
     "success": _at_end(lambda job: job.result == states.COMPLETED),
     "exception_occurred": _at_end(lambda job: job.exception is not None),
     "exception_type": _exception_key("type"),
@@ -135,7 +127,7 @@ GETTERS = {
     "result": _at_end(lambda job: job.result),
     "expiration": _expiration,
     "annotations": lambda job: job.annotations or None,
-    "waitstatus": _wait_status,
+    "waitstatus": lambda job: job.status if job.state >= CLEANUP else None,
     "dependencies": _dependencies,
 }
 

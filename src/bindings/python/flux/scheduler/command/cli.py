@@ -36,6 +36,9 @@ from flux.scheduler.host import counted
 from flux.scheduler.times import parse_duration
 from flux_scheduler_version import VERSION
 
+#: Maximum number of jobs over a limit that are named.
+MAX_JOBS_SHOWN = 8
+
 
 class When(Subcommand):
     help = "say when a job would start if it were submitted now"
@@ -357,10 +360,14 @@ class CheckConfig(Subcommand):
             for kind, keys in kinds.items():
                 if keys:
                     print(printable(f"[{table}] {kind}: {', '.join(keys)}"))
+        over: dict[tuple[str, str], list[str]] = {}
         for one in answer.get("over", ()):
-            jobs = ", ".join(one["jobs"])
             verb = "run on" if one["state"] == "running" else "would wait"
-            print(printable(f"{one['text']}: {jobs} {verb}"))
+            over.setdefault((one["text"], verb), []).extend(one["jobs"])
+        for (text, verb), jobs in over.items():
+            names, more = ", ".join(jobs[:MAX_JOBS_SHOWN]), len(jobs) - MAX_JOBS_SHOWN
+            and_more = f" and {more} more" if more > 0 else ""
+            print(printable(f"{text}: {names}{and_more} {verb}"))
         if not any(answer.values()):
             print("nothing would change")
 
