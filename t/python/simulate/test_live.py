@@ -64,9 +64,10 @@ def test_check_finds_a_mixture_of_nodes_and_cores(result):
 def test_tables_of_the_instance_apply():
     asked = answer([("0", "0-3", 300)], [spec(), spec()])
     limits = {"a": {"per": "user", "users": ["7"], "max": {"jobs": 1}}}
-    asked["config"] = {"sched-limits": limits, "rules": {"mine": "/mine.py:Mine"}}
+    queue = {"jobspec": {"defaults": {"system": {"queue": "a"}}}}
+    asked["config"] = {"sched-limits": limits, "rules": {"mine": "/mine.py:Mine"}, "policy": queue}
     work = workload_of(asked)
-    assert work.config == {"sched-limits": limits}
+    assert work.config == {"sched-limits": limits, "policy": queue}
     (one,) = policy.parse(["sched-backfill"])
     outcome, _ = simulate(work, one, Settings(live=True, config=work.config))
     assert list(outcome.start) == [300, 900]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+from flux.simulate.engine.manager import default_queue
 from flux.simulate.job import NO_LIMIT, Job
 from flux.simulate.machine import Machine
 from flux.simulate.workload.build import Workload
@@ -101,6 +102,8 @@ def workload_of(answer, machine=None, unit=None):
     for name, table in config.items():
         if name.removeprefix("sched-") in POLICY_TABLES:
             workload.config[name] = table
+    if queue := default_queue(config):  # for jobs of a script
+        workload.config["policy"] = {"jobspec": {"defaults": {"system": {"queue": queue}}}}
     return workload
 
 
