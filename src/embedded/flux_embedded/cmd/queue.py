@@ -123,7 +123,7 @@ def scheduling_text(status):
     return f"Scheduling is stopped: {reason}" if reason else "Scheduling is stopped"
 
 
-def _show(args, *texts):
+def status_command(args, texts=(submission_text, scheduling_text)):
     for name in _names(None if args.verbose else args.queue):
         status = _status(name)
         for text in texts:
@@ -133,10 +133,6 @@ def _show(args, *texts):
         print(f"{count['queue_length']} alloc requests queued")
         print(f"{count['alloc_pending']} alloc requests pending to scheduler")
         print(f"{count['running']} running jobs")
-
-
-def status_command(args):
-    _show(args, submission_text, scheduling_text)
 
 
 def change_command(args):
@@ -155,7 +151,7 @@ def change_command(args):
         payload["reason"] = reason
     ask(f"job-manager.queue-{key}", payload, key)
     if not args.quiet:
-        _show(args, submission_text if submission else scheduling_text)
+        status_command(args, [submission_text if submission else scheduling_text])
 
 
 def wait_command(args):
