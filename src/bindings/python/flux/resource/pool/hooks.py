@@ -167,9 +167,11 @@ class Hooks(ResourcePoolImplementation):
         ranks = index.having(shape.need if shape.exclusive else need, eligible)
         candidates = [self._candidate(index, rank, shape) for rank in members(ranks)]
         try:
-            candidates = self._sort_candidates(candidates)
-            if candidates is None:
-                raise ValueError("_sort_candidates: expected the candidates in order, got None")
+            found: Any = self._sort_candidates(candidates)
+            candidates = list(found) if hasattr(found, "__iter__") else [found]
+            if not all(isinstance(one, (tuple, list)) for one in candidates):
+                text = f"expected the candidates in order, got {quote(found)}"
+                raise ValueError(f"_sort_candidates: {text}")
             answer = self._select_resources(candidates, request)
         except InsufficientResources:
             return None
