@@ -541,6 +541,16 @@ def test_choices_that_a_placement_of_a_site_may_not_make(placed, said):
     pool._check()
 
 
+@pytest.mark.parametrize(
+    "nodes, said", [(2, r"each: the pool finds no place among the 4 eligible"), (5, r"each, only 4 eligible")]
+)  # fmt: skip
+def test_a_placement_of_a_site_that_finds_no_place(nodes, said):
+    pool = ResourcePool(R())
+    pool.placement = type("Mine", (Placement,), {"place": lambda *args: None})()
+    with pytest.raises(InfeasibleRequest, match=rf"need {nodes} node\(s\) with 1 cores {said}"):
+        pool.alloc(1, ask(pool, 1, nodes=nodes))
+
+
 def raise_for_no_place(self, candidates, request=None):
     raise InsufficientResources("no place")
 

@@ -390,7 +390,6 @@ class ResourcePoolImplementation(PlacingPool):
         It is the ``reason`` of ``explain()`` or, if enough is free, that the pool's own placement
         refuses. Costs as ``explain()``.
         """
-        # Enough is free, so the numbers give no reason: the pool's own placement refuses.
         return (
             str(self.explain(request)["reason"])
             or f"insufficient resources: enough is free, but {self.name} finds no place for it"

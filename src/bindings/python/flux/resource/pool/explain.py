@@ -101,6 +101,8 @@ def infeasible(pool: PoolWithView, shape: Shape) -> str:
                 f"{count} slot(s) of {shape.slot_size} core(s),"
                 f" only {capacity} such slot(s) available (total cores: {cores})"
             )
+    if capacity >= count and shape.container_level is None:  # the pool's own placement refuses
+        text = text.replace(", only", ": the pool finds no place among the")
     few = popcount(match & ~ranks_in(rooms))
     return f"unsatisfiable request: need {text}{_left_out(inventory, match, few, *small)}"
 
