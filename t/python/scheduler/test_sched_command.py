@@ -449,13 +449,24 @@ def test_top_is_drawn_again_when_the_terminal_has_another_size(top):
     assert b"more lines" in shown()
 
 
-def test_top_waits_for_the_next_scheduler(top):
-    class Reloaded(Handle):
-        def get(self):
-            is_gone = len(self.asked) == 2
-            self.answers = {} if is_gone else {"stats": STATS}
-            return super().get()
+class Reloaded(Handle):
+    """A scheduler that is gone at the second request; the fourth is interrupted."""
 
+    def get(self):
+        if len(self.asked) == 4:
+            raise KeyboardInterrupt
+        self.answers = {} if len(self.asked) == 2 else {"stats": STATS}
+        return super().get()
+
+
+def test_top_without_a_terminal_waits_for_the_next_scheduler(monkeypatch, capsys):
+    handle = Reloaded()
+    monkeypatch.setattr(subcommand.flux, "Flux", lambda: handle)
+    assert cli.main(["top", "--json", "--delay=0.01s"]) == 130
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [STATS, STATS]
+
+
+def test_top_waits_for_the_next_scheduler(top):
     _, _, shown = top(Reloaded(), "0.01s")
     assert [b"no scheduler answers" in shown() for _ in range(3)] == [False, True, False]
 

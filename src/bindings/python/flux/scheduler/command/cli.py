@@ -365,9 +365,8 @@ class CheckConfig(Subcommand):
             verb = "run on" if one["state"] == "running" else "would wait"
             over.setdefault((one["text"], verb), []).extend(one["jobs"])
         for (text, verb), jobs in over.items():
-            names, more = ", ".join(jobs[:MAX_JOBS_SHOWN]), len(jobs) - MAX_JOBS_SHOWN
-            and_more = f" and {more} more" if more > 0 else ""
-            print(printable(f"{text}: {names}{and_more} {verb}"))
+            shown, more = ", ".join(jobs[:MAX_JOBS_SHOWN]), jobs[MAX_JOBS_SHOWN:]
+            print(printable(f"{text}: {shown}{f' and {len(more)} more' if more else ''} {verb}"))
         if not any(answer.values()):
             print("nothing would change")
 

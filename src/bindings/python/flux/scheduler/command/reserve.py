@@ -122,10 +122,7 @@ class Reservations(Subcommand):
         """Return the problems of a reservation, and the running jobs in its way."""
         parts = [one["note"]] if one.get("note") else []
         jobs = one.get("in_the_way") or []
-        parts += [
-            f"{job['name']} {until_text(job['end'], now, context)}"
-            for job in jobs[:MAX_CONFLICTS_SHOWN]
-        ]
-        if len(jobs) > MAX_CONFLICTS_SHOWN:
-            parts.append(counted(len(jobs) - MAX_CONFLICTS_SHOWN, "more job"))
+        shown, more = jobs[:MAX_CONFLICTS_SHOWN], jobs[MAX_CONFLICTS_SHOWN:]
+        parts += [f"{job['name']} {until_text(job['end'], now, context)}" for job in shown]
+        parts += [counted(len(more), "more job")] if more else []
         return "; ".join(parts)

@@ -144,13 +144,17 @@ def watch(context: Context, delay: float) -> None:
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if context.options.once:
         answer = context.ask("stats")
-        if context.options.json:
-            print(json.dumps(answer))
-        else:
-            print("\n".join(view.lines(answer, 1000, 1000)[:-2]))
+        lines = view.lines(answer, 1000, 1000)[:-2]
+        print(json.dumps(answer) if context.options.json else "\n".join(lines))
     elif context.options.json or not on_terminal:
+        answer = None
         while True:
-            print(json.dumps(context.ask("stats")), flush=True)
+            try:
+                answer = context.ask("stats")
+                print(json.dumps(answer), flush=True)
+            except CommandError as exc:
+                if exc.errno != errno.ENOSYS or answer is None:
+                    raise
             time.sleep(delay)
     else:
         _on_screen(context, view, delay)
