@@ -507,10 +507,15 @@ class State:
         self.drop(job)
         return False
 
+    def endless(self) -> dict[Job, Use]:
+        """Return the jobs that run without an end, not what is kept from a time on."""
+        now = self.now
+        return {j: use for j, use in self.running.items() if use.end == inf and use.start <= now}
+
     def since(self, job: Job) -> float:
         """Return the first time at which a job that waits for jobs without an end could start, if
         those that run had ended; or else when the first of the others begins that is in its way."""
-        ended = {other: use for other, use in self.running.items() if use.end < inf}
+        ended = dict(self.running.items() - self.endless().items())
         first = replace(self, running=ended).earliest(job, self.now)
         if first < inf:
             return first if first > self.now else -inf
@@ -576,8 +581,7 @@ class State:
         demands = usable(~others) or usable(-1)
         since = [room.earliest(demand, inf, now, now, False) for demand in demands]
         demand = demands[since.index(min(since))]
-        ways = [use.where for use in self.running.values() if use.end == inf]
-        ways = [where for where in ways if mask(where) & demand.ranks]
+        ways = [use.where for use in self.endless().values() if mask(use.where) & demand.ranks]
         one = ways[0] if len(ways) == 1 else {}
         if self.lines:
             line = demand.ranks.bit_length() - 1
@@ -644,8 +648,7 @@ class State:
             counter = self.counters[name]
             most, unit, planned, is_assured, period = counter
             if planned:
-                endless = [one for one, use in self.running.items() if use.end == inf]
-                used = least + sum(one.takes.get(name, 0) for one in endless)
+                used = least + sum(one.takes.get(name, 0) for one in self.endless())
             elif use is not None:
                 used = self.used(name, (job, use))
             elif period:
