@@ -202,6 +202,8 @@ class Loans:
         loan, promise = self.loans.get(job), self.state.promises.get(job)
         if loan is None or promise.start <= self.now or not loan.borrowers:
             return False
+        if not self.state.holds(job):
+            return False  # it moves, and its borrowers stay
         if not loan.is_over and not self.are_needed(loan, loan.borrowers):
             self.end_loan(loan)
         return job in self.loans
