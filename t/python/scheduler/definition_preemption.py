@@ -190,6 +190,7 @@ class Evictions:
     def end_victims(self, eviction):
         """Start a job whose victims' time is over, or end those without which it does not fit."""
         state, job = self.state, eviction.job
+        self.let_go(eviction)
         if eviction.expected >= job.latest or state.is_held(job):
             self.call_off(eviction)
             return

@@ -514,13 +514,14 @@ class State:
 
     def since(self, job: Job) -> float:
         """Return the first time at which a job that waits for jobs without an end could start, if
-        those that run had ended; or else when the first of the others begins that is in its way."""
+        those that run had ended; or else the first start of the promised ones in its way."""
         ended = dict(self.running.items() - self.endless().items())
         first = replace(self, running=ended).earliest(job, self.now)
         if first < inf:
             return first if first > self.now else -inf
-        others = [(o, use) for o, use in self.others(job).items() if use.end == inf]
-        starts = [use.start for other, use in others if self.is_in_way(job, other, use)]
+        others = [(o, use) for o, use in self.others(job).items() if o in self.promises]
+        in_way = [use for other, use in others if self.is_in_way(job, other, use)]
+        starts = [use.start for use in in_way if use.end == inf]
         return min([start for start in starts if start > self.now], default=-inf)
 
     def drop(self, job: Job) -> bool:

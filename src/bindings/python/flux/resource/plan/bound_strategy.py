@@ -733,7 +733,7 @@ class BoundStrategy(Strategy):
         starts = [
             (one.start, jobid)
             for jobid, one in self.promises.items()
-            if one.end == inf and one.start > now
+            if one.end == inf and one.start > now and jobid >= 0
         ]
         return next((start for start, one in sorted(starts) if self.ranks_of(one) & ranks), inf)
 

@@ -85,7 +85,7 @@ class CountedProfile:
         #: these starts, ascending
         self._later: dict[int, tuple[float, int]] = {}
         self.later_starts: list[float] = []
-        self.endless_ids: set[int] = set()  # ids of promises for a time without an end
+        self.endless_ids: set[int] = set()  # ids of jobs promised a time without an end
         self.jobs: dict[int, tuple[float, int]] = {}  # running jobs with an end: (end, units)
         self.endless: list[int] = []  # the units of those without
         self.line = moves.timeline(now, free)
@@ -570,7 +570,7 @@ class CountedStrategy(Strategy):
             profile.hold(jobid, units, promise.start, self._pool.clock())
         else:
             profile.promises += 1
-            if promise.end == inf:
+            if promise.end == inf and jobid >= 0:
                 profile.endless_ids.add(jobid)
             # Less the part that is over, if its job is late; even if it can no longer be kept.
             profile.line.add(promise.start, promise.end, -promise.demand.count)
