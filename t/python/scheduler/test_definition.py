@@ -325,6 +325,7 @@ depth nodes into planned updates: 58046
 depth parts updates no-limit budgets: 80191
 unlimited parts updates no-limit booked: 73011
 unlimited nodes tree updates no-limit constraints limits priorities: 64010
+easy parts tree fairshare order: 90015
 """
 
 

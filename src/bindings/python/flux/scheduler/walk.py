@@ -438,12 +438,6 @@ class Walk:
             self._sources[:] = sources
             heapq.heapify(self._sources)
 
-    def allow(self) -> None:
-        """Drop the findings about jobs of equal signatures: some resources are no longer kept free."""
-        if self._refused:
-            self._refused.clear()
-            self._is_stale = self.freed
-
     def begin_anew(self) -> None:
         """Start over: the queue was sorted again or replaced. All jobs are in other groups, and a
         position in the old order is meaningless, or does not even compare with new ones."""
@@ -470,6 +464,8 @@ class Walk:
                 groups = [*backlog.groups.values(), *backlog.readmitted]
             self._groups = list(groups)
             self._has_started = False
+            if self.promise_was_dropped:
+                self._refused.clear()
         sources: list[tuple[Any, int | None]] = []
         self._is_stale = self.promise_was_dropped = False
         self._sources = []

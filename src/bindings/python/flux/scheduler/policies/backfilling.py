@@ -137,7 +137,6 @@ class Backfilling(Decision):
             head, was_promised = self.ahead_of(job), job in self.promises
         self.forget(job)
         if was_promised:
-            self.backlog.walk.allow()  # another job may be promised a start now
             policy.start_or_deny(job, alloc, selection_type="reserved")
         elif head is None:
             policy.start_or_deny(job, alloc, selection_type="immediate")
@@ -768,7 +767,6 @@ class BackfillInOrder(Backfilling):
         was_promised = job in self.promises
         super().defer(job, why)
         if was_promised:
-            self.backlog.walk.allow()
             self.released()  # its resources may let others start, including jobs ahead of it
 
     def leaves(self, job: PendingJob) -> None:
