@@ -99,7 +99,8 @@ class Evictions:
                 f"job {job.id} at {when}: preempts {one.victims} ({text}), definition {wanted}"
             )
         if one.began:
-            self.evict(job, [other for other in state.running if other.id in one.victims], one)
+            running = {other.id: other for other in state.running}
+            self.evict(job, [running[jobid] for jobid in one.victims], one)
         return one.began
 
     def evict(self, job, victims, one):

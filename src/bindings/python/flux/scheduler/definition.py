@@ -164,18 +164,23 @@ class State:
 
     def in_turns(self) -> None:
         """Examine jobs in order, but first those whose promised time has come. If there are open
-        promises and some job may start now, the first are all with a promise: open ones could keep
-        each other without a time for good."""
+        promises and some job may start now, the first are all with a promise, each beside only the
+        open ones of those ahead: these could keep each other without a time for good."""
         rest = []
         if not self.keeps_promises:
             self.promises, self.assured, self.freed = {}, set(), True
         queue = sorted(self.pending, key=self.turn)
-        some_open = self.freed and any(map(is_open, self.promises.values()))
-        for job in queue:
-            if job in self.promises and (some_open or self.promises[job].start <= self.now):
+        promised = [job for job in queue if job in self.promises]
+        all_first = self.freed and any(map(is_open, self.promises.values()))
+        for number, job in enumerate(promised):
+            use = self.promises.get(job)  # None: one ahead has revoked it
+            if use and (all_first or (use.start <= self.now and not is_open(use))):
+                behind = promised[number + 1 :] if all_first else []
+                self.hidden = [one for one in behind if is_open(self.promises.get(one))]
                 self.examine(job)
+        self.hidden = []
         for job in queue:
-            if job not in self.pending:
+            if job not in self.pending or (all_first and job in promised and job in self.promises):
                 continue
             if self.has_candidates and len(self.ahead(job)) >= self.depth:
                 rest.append(job)
@@ -190,16 +195,9 @@ class State:
             self.start(job)
 
     def examine(self, job: Job) -> None:
-        """Start a job if it can start now; otherwise promise it a time, if it is its turn. Open
-        promises behind a promised job do not count meanwhile, and are made anew."""
-        behind = self.behind(job) if job in self.promises else []
-        self.hidden = [other for other in behind if is_open(self.promises[other])]
+        """Start a job if it can start now; otherwise promise it a time, if it is its turn."""
         if (job not in self.promises or self.advance(job)) and not self.start(job):
             self.wait(job)
-        while self.hidden:  # in order: the rest does not count yet
-            other = self.hidden.pop(0)
-            if other in self.promises:
-                self.promise(other, inf)
 
     def wait(self, job: Job) -> None:
         """Promise a job that cannot start now a time, if it is its turn."""
@@ -215,8 +213,7 @@ class State:
             self.promise(job, when)
             if own and when < inf:
                 self.is_done = False  # its resources are no longer kept from now on
-            kept = [self.promises[other] for other in behind if other in self.promises]
-            if when == inf and any(map(is_open, kept)):
+            if when == inf and any(is_open(self.promises.get(other)) for other in behind):
                 self.is_done = False  # the next pass examines it without these
 
     def by_latest_starts(self) -> None:
@@ -734,7 +731,7 @@ def needed(ended: list[Job], suffices: Callable[[list[Job]], bool]) -> list[Job]
     return ended
 
 
-def is_open(use: Use) -> bool:
+def is_open(use: Use | None) -> bool:
     """Return whether a promise is open."""
     return isinstance(use, Open)
 

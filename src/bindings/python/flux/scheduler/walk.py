@@ -345,11 +345,13 @@ class Walk:
 
     Attributes:
         is_over (bool): whether it has ended
+        in_order (bool): whether it examines jobs in order; the due ones come first
         promise_was_dropped (bool): whether a promise was dropped, so that another job may be
             promised a start; set by others
     """
 
     is_over = promise_was_dropped = False
+    in_order = False
     # positions behind the last job, and the last promised one, examined in their turn
     _position: Position | None = None
     _promised_position: Position | None = None
@@ -385,6 +387,7 @@ class Walk:
                 yield job
                 backlog.effort += 1
                 self._has_started |= job.request.finalized
+        self.in_order = True
         while True:
             if backlog.effort >= EFFORT_PER_TURN:
                 yield None
@@ -446,8 +449,7 @@ class Walk:
 
     def skip_promised(self, last: PendingJob) -> None:
         """Skip the promised jobs up to `last`, which were examined."""
-        if self._groups is not None:
-            self._promised_position = last.order, last.jobid + 1
+        self._promised_position = last.order, last.jobid + 1
 
     # -- the next job ------------------------------------------------------------------------------
 

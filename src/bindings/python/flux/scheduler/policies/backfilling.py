@@ -16,10 +16,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from syslog import LOG_DEBUG
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.scheduler.admission import JobDeferred
@@ -416,66 +416,48 @@ class PromiseBook:
         """Whether a job's promised time has come.  O(promises)."""
         return bool(self.jobs) and any(id in self._by_id for id in self.plan.due(now)[0])
 
-    def due(self, now: float, freed: bool) -> list[PendingJob]:
+    def due(self, now: float) -> list[PendingJob]:
         """Return the jobs whose promised times have come, if one has since the last call, in order.
-        O(promises) then. If resources were freed and there are open promises, return all jobs."""
-        some_open = freed and self.open_ids
-        if self._first > now and not some_open:
+        O(promises) then."""
+        if self._first > now:
             return []
-        due: list[int] = []
-        if self._first <= now:
-            due, self._first = self.plan.due(now)
-        if some_open:
-            return self.jobs.copy()
+        due, self._first = self.plan.due(now)
         return sorted([self._by_id[jobid] for jobid in due if jobid in self._by_id])
 
 
 class HiddenPromises:
-    """The open promises behind a promised job while that is examined: they are removed from the plan.
+    """The open promises behind the promised job that a pass examines: they are removed from the plan.
     They have no end: two of them could keep each other without a time for good, and both block a job
-    whose time has come.
-
-    They stay removed for promised jobs behind it with the same competitors: their number is not
-    squared.
-    """
+    whose time has come."""
 
     def __init__(self, decision: BackfillInOrder) -> None:
         self._decision = decision
-        self._jobs: deque[PendingJob] = deque()  # in order
-        self._promises: dict[int, Suspended] = {}
-        self._after: Any = None  # the last job of `hide_after`, and its ranks and tokens
-        self._competitors: Any = None
+        self._suspended: dict[int, Suspended] = {}
+        self._were_shown = False
 
-    def hide_after(self, job: PendingJob) -> None:
-        """Remove the open promises behind a job that compete with it."""
-        tokens = getattr(job.resource_request, "tokens", None)
-        competitors = self._decision.policy.queue_order.ranks_of(job), tokens
-        if self._jobs and (competitors != self._competitors or job < self._after):
-            self.restore()
-        self.restore(job)
-        if not self._jobs:
-            self._jobs.extend(self._decision.open_promises_after(job))
-            if self._jobs:
-                self._promises = self._decision.plan.suspend(one.jobid for one in self._jobs)
-        self._competitors, self._after = competitors, job
+    def beside_those_ahead(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob]:
+        """Yield some promised jobs, in order; the open promises of those behind are hidden."""
+        decision, later = self._decision, deque(jobs)
+        self._were_shown = True
+        while later:
+            if self._were_shown:
+                open_ids = decision.promises.open_ids
+                behind = [job.jobid for job in later if job.jobid in open_ids]
+                self._suspended, self._were_shown = decision.plan.suspend(behind), False
+            job = later.popleft()
+            own = self._suspended.pop(job.jobid, None)
+            if job in decision.promises:  # one ahead may have revoked it
+                if own is not None:
+                    decision.plan.resume({job.jobid: own})
+                yield job
 
     def show(self) -> None:
-        """Restore them as they were, since another event uses the plan."""
-        self._decision.policy.planning.before_use, open_ids = None, self._decision.promises.open_ids
-        jobids = [job.jobid for job in self._jobs if job.jobid in open_ids]
-        self._jobs.clear()
-        self._decision.plan.resume({jobid: self._promises[jobid] for jobid in jobids})
-
-    def restore(self, until: PendingJob | None = None) -> None:
-        """Make them again, in order: those of the jobs up to one, or (None) all."""
-        promises = self._decision.promises
-        while self._jobs and (until is None or not until < self._jobs[0]):
-            other = self._jobs.popleft()
-            if other.jobid in promises.open_ids:
-                try:
-                    promises.make(other, None)
-                except InsufficientResources:
-                    self._decision.revoke(other)
+        """Restore all, since another event uses the plan, or the pass ends."""
+        decision = self._decision
+        decision.policy.planning.before_use, open_ids = None, decision.promises.open_ids
+        kept = {jobid: one for jobid, one in self._suspended.items() if jobid in open_ids}
+        self._suspended, self._were_shown = {}, True
+        decision.plan.resume(kept)
 
 
 class BackfillInOrder(Backfilling):
@@ -513,8 +495,7 @@ class BackfillInOrder(Backfilling):
                 if self.policy.planning.plan is not self.plan:
                     self.use_current_plan()
         finally:
-            self.policy.planning.before_use = None
-            self._hidden.restore()
+            self._hidden.show()
         self.wake_when_due()
 
     # -- jobs to examine (`flux.scheduler.walk.PromisedJobs`) --------------------------------------
@@ -523,8 +504,15 @@ class BackfillInOrder(Backfilling):
         return self.promises.first_since(position)
 
     def due(self, freed: bool) -> Iterator[PendingJob]:
-        promises, now = self.promises, self.policy.now()
-        due = promises.due(now, freed) if promises.jobs and not self.made_anew else ()
+        promises = self.promises
+        if not promises.jobs or self.made_anew:
+            return
+        if freed and promises.open_ids:
+            jobs = promises.jobs.copy()
+            yield from self._hidden.beside_those_ahead(jobs)
+            self.backlog.walk.skip_promised(jobs[-1])
+            return
+        due = promises.due(self.policy.now())
         yield from (job for job in due if job in promises)  # one ahead may have revoked some
 
     def groups_with_room(self) -> list[JobGroup] | None:
@@ -591,12 +579,9 @@ class BackfillInOrder(Backfilling):
                 self.backlog.again(other)
             self.promises.drop(job)
         if not job.promised:
-            self._hidden.restore()
             if not (self.try_to_start(job) or self.park_if_down(job) or self.take_precedence(job)):
                 self.wait(job)
             return
-        if self.promises.open_ids:
-            self._hidden.hide_after(job)
         is_due = self.advance(job)
         if is_due and not self.try_to_start(job):
             self.wait(job)
@@ -656,7 +641,7 @@ class BackfillInOrder(Backfilling):
         if first <= self.policy.now():
             looked.pop()
             moved.pop()
-        if looked:
+        if looked and backlog.walk.in_order:
             backlog.walk.skip_promised(looked[-1])
         if self.policy.forecasts.shows_changes:
             for other in moved:
