@@ -769,13 +769,12 @@ class Player(Evictions, Loans, UseOverTime):
         where = dict.fromkeys(members(one.number), self.has)
         window = Use(start, start + BOOKED, None, where)
         self.windows[WINDOWS[1]] = [window]
+        known = {job: use for job, use in state.promises.items() if not is_open(use)}
         state.windows.append(window)
         self.retry_members(NEVER)
-        known = {job: use for job, use in state.promises.items() if not is_open(use)}
         state.hidden = [job for job in state.promises if job not in known]
         are_kept = all(
-            state.holds(job) or (use.demand is not None and state.promise(job, use.start))
-            for job, use in known.items()
+            state.holds(job) or state.promise(job, use.start) for job, use in known.items()
         )
         state.hidden = []
         if not are_kept:

@@ -326,6 +326,8 @@ depth parts updates no-limit budgets: 80191
 unlimited parts updates no-limit booked: 73011
 unlimited nodes tree updates no-limit constraints limits priorities: 64010
 easy parts tree fairshare order: 90015
+unlimited parts tree booked late mixed: 91135
+unlimited parts tree grace: 92504
 """
 
 
