@@ -387,6 +387,9 @@ class Walk:
                 yield job
                 backlog.effort += 1
                 self._has_started |= job.request.finalized
+            if backlog.effort >= EFFORT_PER_TURN:
+                yield None
+                backlog.effort = 0
         self.in_order = True
         while True:
             if backlog.effort >= EFFORT_PER_TURN:
