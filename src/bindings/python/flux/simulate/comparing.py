@@ -108,12 +108,12 @@ def warn_of_others(results):
             )
         if first.variant != other.variant:
             continue
-        for key in ("machine", "files"):
+        for key, what in (("machine", "machines"), ("files", "files")):
             mine = first.provenance.get(key), other.provenance.get(key)
             if key == "files":
                 mine = tuple([one["sha256"] for one in files] for files in mine)
             if mine[0] != mine[1]:
-                print(f"note: {other.directory} and {first.directory} are of different {key}")
+                print(f"note: {other.directory} and {first.directory} are of different {what}")
 
 
 def refuse_twice(results):
