@@ -182,9 +182,7 @@ def _without_output(words):
     words = list(words)
     while words:
         word = words[0]
-        count = DROPPED.get(word, 0)
-        if not count and word.startswith(("--output=", "--parallel=", "-o")):
-            count = 1
+        count = DROPPED.get(word) or int(word.startswith(("--output=", "--parallel=", "-o")))
         if not count:
             left.append(word)
         del words[: count or 1]
