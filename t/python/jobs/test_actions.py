@@ -90,7 +90,8 @@ def test_wait(inst, auto):
     good = inst.submit(run_duration=1, flags=4)
     bad = inst.submit(flags=4, exec={"test": {"run_duration": "2s", "wait_status": 256}})
     plain = inst.submit(run_duration=1)
-    assert error(inst, "wait", {"id": plain})[0] == errno.ECHILD
+    text = "job was not submitted with FLUX_JOB_WAITABLE"
+    assert error(inst, "wait", {"id": plain}) == (errno.ECHILD, text)
     future = inst.handle.rpc("job-manager.wait", {"id": good})
     inst.run()
     assert error(inst, "wait", {"id": good})[0] == errno.ECHILD  # only one may

@@ -113,6 +113,15 @@ def test_an_answer_without_effect_is_logged(inst, p, topic):
     assert any(f"{topic}: annotations, priority: without effect" in one for one in inst.logged())
 
 
+def test_dependencies_of_a_job_past_DEPEND_are_refused(inst, p):
+    id, gone = inst.submit(), inst.submit()
+    inst.cancel(gone)
+    for job in (id, gone):
+        for change in (p.dependency_add, p.dependency_remove):
+            text = refused(errno.EINVAL, change, job, "x")
+            assert text == "dependencies belong to DEPEND state"
+
+
 def test_a_callback_that_changes_its_arguments_fails(inst, p):
     def change(p, topic, args):
         args["urgency"] = 5

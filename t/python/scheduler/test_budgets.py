@@ -97,49 +97,6 @@ def test_a_job_that_could_exceed_it_waits_and_no_job_behind_it(policy, args):
     check(rig, 8)
 
 
-@POLICIES
-@pytest.mark.parametrize("hours", [(7.5, 7), (7, 7.5)])
-def test_a_shorter_job_starts_though_one_like_it_is_too_long(policy, args, hours):
-    rig = load(policy, args)
-    submit(rig, 1, 8)
-    submit(rig, 2, hours[0])
-    submit(rig, 3, hours[1])
-    rig.free(1, after=0.8 * HOUR)
-    assert rig.started() == [1, 2 + hours.index(7)]
-    check(rig, 7.8)
-
-
-def test_use_beyond_its_end_is_of_the_next_period():
-    rig = load()
-    rig.wait(20 * HOUR)  # two hours are left
-    submit(rig, 1, 6, nodes=3)  # six node-hours of this day, twelve of the next
-    submit(rig, 2, 6)
-    assert rig.started() == [1, 2]
-    check(rig, 8)
-    rig.wait(2 * HOUR + 1)
-    check(rig, 16)  # over the budget of the new day already: running jobs are not ended
-    submit(rig, 3, 1)
-    assert rig.started() == [1, 2]
-    rig.free(1)
-    check(rig, 5)
-    assert rig.started() == [1, 2, 3]
-
-
-@under("fifo", "easy", "conservative", "promise-all", "short-waits")
-def test_all_come_back_with_the_next_period(policy, args):
-    rig = load(policy, args)
-    rig.sched.estimate_depth = 0
-    for jobid in (1, 2, 3):
-        submit(rig, jobid, 8)
-    assert rig.started() == [1]
-    rig.free(1, after=8 * HOUR)
-    assert rig.started() == [1]
-    assert rig.explain(2)["reason"].endswith("has taken 8.0 of 8 node-hours of this day; needs 8.0")
-    assert rig.started(after=14 * HOUR) == [1, 2]
-    rig.check()
-    assert not rig.logged(3)
-
-
 @under("fifo", "promise-all")
 def test_a_job_that_the_next_period_is_too_small_for_holds_up_no_other(policy, args):
     rig = load(policy, args)
@@ -152,34 +109,6 @@ def test_a_job_that_the_next_period_is_too_small_for_holds_up_no_other(policy, a
     assert rig.explain(2)["reason"].startswith(
         "budget bank: bank red has taken 6.0 of 8 node-hours"
     )
-
-
-def test_a_job_without_a_time_limit_takes_the_rest_of_the_period():
-    rig = load(bank={**BANK, "max": {"node-hours": 30}})
-    submit(rig, 1, None)
-    submit(rig, 2, None)
-    assert rig.started() == [1]
-    check(rig, 22)
-    rig.wait(13 * HOUR)  # nine hours are left, and 22 of 30 node-hours are taken
-    rig.free(1)
-    assert rig.started() == [1, 2]
-    check(rig, 22)
-
-
-@POLICIES
-@pytest.mark.parametrize("hours", [30, 0], ids=["limit", "none"])
-def test_a_job_that_outlasts_the_period_starts_when_enough_is_left_for_the_rest(
-    policy, args, hours
-):
-    """22 hours are left of the day, and 8 of its budget: no event, only time, lets it start."""
-    rig = load(policy, args)
-    submit(rig, 1, hours)
-    submit(rig, 2, 2)  # 6 are left
-    begin = rig.now
-    rig.free(2)  # it has used none: 8 again
-    assert rig.started(after=14 * HOUR - 60) == [2]
-    assert rig.started(after=120) == [2, 1] and rig.now - begin < 15 * HOUR
-    check(rig, 8)
 
 
 @pytest.mark.parametrize("ran", [449.724, 607.185, 756.867])

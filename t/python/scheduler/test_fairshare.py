@@ -90,19 +90,6 @@ def test_who_has_used_least_goes_first(policy, args):
     assert not rig.logged(3)
 
 
-@POLICIES
-def test_priority_counts_before_shares(policy, args):
-    rig = load(policy, args)
-    submit(rig, {1: 500})
-    submit(rig, {2: 500}, priority=17)
-    submit(rig, {3: 600, 4: 500})
-    rig.wait(120)
-    assert order(rig) == [2, 3, 4]
-    rig.prioritize([4, 18])
-    rig.settle()
-    assert order(rig) == [4, 2, 3]
-
-
 def test_a_promised_job_that_its_share_puts_first_is_promised_anew():
     """User 2 has used more when both jobs are promised a start, and less after two minutes."""
     rig = load(Backfill, ("promise=2",))
@@ -226,18 +213,6 @@ def test_it_comes_and_goes_with_its_table(policy, args):
     assert rig.answer("shares")["shares"] == []
     rig.check()
     assert not rig.logged(3)
-
-
-@under("fifo", "easy", "conservative", "promise-all")
-def test_jobs_that_a_rule_has_set_apart_are_sorted_too(policy, args):
-    config = {"licenses": {"matlab": 1}, "fairshare": {"period": "1m"}}
-    rig = Rig(R(4, 4), policy, *args, config=config)
-    for jobid, userid in ((1, 500), (2, 500), (3, 600)):
-        rig.arrive(jobid, jobspec(4, duration=1000, licenses={"matlab": 1}), userid=userid)
-    rig.wait(120)
-    assert order(rig) == [3, 2]
-    rig.free(1)
-    assert rig.started() == [1, 3]
 
 
 # -- over reloads ----------------------------------------------------------------------------------

@@ -28,23 +28,6 @@ def used(rig):
 
 
 @POLICIES
-@pytest.mark.parametrize("plan", [False, True])
-def test_a_job_waits_while_its_licences_are_in_use(policy, args, plan):
-    rig = load(policy, args, matlab={"total": 4, "reserved": 1, "plan": plan})
-    rig.alloc((1, 2), wants(2))
-    rig.alloc(3, jobspec(1, duration=100))
-    assert rig.started() == [1, 3]
-    assert rig.reason(2) == "licenses: matlab 2 of 4 in use, 1 reserved; needs 2"
-    assert rig.answer("limits")["licenses"][0]["waiting"] == 1
-    rig.check()
-    rig.free(1)
-    assert rig.started() == [1, 3, 2] and rig.reason(2) is None
-    assert rig.answer("limits")["licenses"][0]["waiting"] == 0
-    rig.free(2)
-    assert used(rig) == {}
-
-
-@POLICIES
 def test_the_reason_names_the_licence_that_is_in_use_now(policy, args):
     rig = load(policy, args, matlab=1, ansys=1)
     rig.alloc({1: wants(1), 2: wants(1, name="ansys")})

@@ -475,31 +475,6 @@ def test_nothing_is_left_to_the_first_from_when_another_limit_keeps_it_waiting(p
     assert sorted(rig.started()) == [1, 3, 4]
 
 
-@POLICIES
-def test_the_first_keeps_the_rest_from_when_no_other_limit_keeps_it_waiting(policy, args):
-    rig = load(policy, args, dict(reversed(STRICT_AND_USER.items())), nodes=6)
-    rig.alloc(1, nodes(2, bank="red"), userid=8)
-    rig.arrive(4, nodes(1), userid=7)
-    rig.arrive(2, nodes(2, bank="red"), userid=7)
-    rig.free(4)
-    rig.alloc(3, nodes(1, bank="red"), userid=8)
-    assert rig.started() == [1, 4]
-    assert rig.reason(3) == "limit strict: behind ƒ3, which waits for it"
-
-
-@POLICIES
-def test_nothing_is_left_to_a_job_that_another_limit_never_lets_start(policy, args):
-    limits = {
-        "strict": {"per": "instance", "max": {"nodes": 3}, "order": "strict"},
-        "user": {"per": "user", "users": ["7"], "max": {"nodes": 1}},
-    }
-    rig = load(policy, args, limits, nodes=6)
-    rig.alloc(1, nodes(2), userid=8)
-    rig.alloc(2, nodes(2), userid=7)
-    rig.alloc(3, nodes(1), userid=8)
-    assert sorted(rig.started()) == [1, 3]
-
-
 def test_a_job_behind_a_readmitted_one_does_not_keep_that_waiting():
     """Job 3 would end after the promised start of job 2, until this moves behind that of job 5."""
     limit = {"per": "user", "users": ["7"], "max": {"nodes": 3}, "order": "strict"}

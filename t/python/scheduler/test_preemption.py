@@ -11,7 +11,6 @@ from peers import jobspec, machine
 from flux.scheduler.site_policy.preemption.rule import PreemptionRule
 from flux.scheduler.testing import FakeInstance
 
-MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 POLICIES = [
     ("sched-fifo",),
     ("sched-simple",),
@@ -228,21 +227,6 @@ def test_a_window_that_is_short_of_nodes_anyway_keeps_no_job_from_preempting():
     assert window["short"] == 2 and ordinary.ranks == "0-1"
     taker = batch(instance, 2, wait=200)
     assert victim.state == "inactive" and taker.state == "running"
-
-
-def test_a_job_in_a_reservation_is_never_ended():
-    instance = make(nodes=2)
-    entry = {"name": "dat", "start": instance.now() + 10, "duration": 5000, "zone": "UTC"}
-    instance.request("sched.reserve", {"reservation": {**entry, "nodes": 1, "users": [0]}})
-    instance.advance(20)
-    inside = standby(instance, reservation="dat", userid=0, duration=4000)
-    outside = standby(instance)
-    assert inside.state == outside.state == "running"
-    instance.advance(10)
-    first, second = batch(instance), batch(instance)
-    instance.advance(200)
-    assert first.state == "running" and outside.result == "failed"
-    assert second.state == "pending" and inside.state == "running"
 
 
 def test_a_job_that_is_being_cleaned_up_is_waited_for():
@@ -671,42 +655,3 @@ def test_in_private_mode_victims_are_told_no_id():
     instance.advance(130)
     assert victim.note == "preempted for a job of batch; ran 2m1s"
     assert taker.name not in json.dumps([victim.annotations, victim.events])
-
-
-# -- beside other rules ----------------------------------------------------------------------------
-
-SHORT = {"queues": ["standby"], "grace": 5}
-QUEUES = {"batch": {}, "standby": {}, "debug": {}}
-ONE_NODE = {"batch": {"per": "user", "queues": ["batch"], "max": {"nodes": 1}}}
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_a_job_over_a_limit_takes_nothing(module):
-    """Also if only its allocation would show that: it requests a core, and gets one on a second
-    node."""
-    instance = make(module, nodes=2, config={**tables(QUEUES, standby=SHORT), "limits": ONE_NODE})
-    standby(instance, constraints={"ranks": ["1"]})
-    batch(instance, constraints={"ranks": ["0"]}, wait=10)
-    whole = batch(instance, wait=60)
-    core = batch(instance, None, exclusive=False, slots=1, wait=60)
-    assert whole.state == core.state == "pending"
-    assert sum(bool(exceptions(job)) for job in instance.jobs.values()) == 0
-    answer = dry_run(instance, whole)
-    assert "limit batch" in answer["reason"], answer
-
-
-def test_a_limit_that_is_reached_in_the_grace_ends_no_job():
-    instance = make(nodes=2, config={**tables(QUEUES), "limits": ONE_NODE})
-    victim = standby(instance, constraints={"ranks": ["1"]}, wait=1)
-    other = batch(instance, queue="debug", duration=5000)
-    taker = batch(instance, constraints={"ranks": ["1"]}, wait=20)
-    assert len(exceptions(victim)) == 1
-    other.end()
-    quick = batch(instance, constraints={"ranks": ["0"]}, duration=500, priority=31)
-    assert quick.state == "running"
-    instance.advance(200)
-    assert taker.state == "pending"
-    assert [severity for severity, _ in exceptions(victim)] == [1, 1]
-    assert "limit batch: " in exceptions(victim)[1][1]
-    instance.advance(700)
-    assert taker.state == "running" and victim.result == "failed"

@@ -256,23 +256,6 @@ def test_as_many_jobs_are_named_as_have_to_end():
     assert [job["name"] for job in answer["conflicts"]] == ["ƒ4", "ƒ2"]
 
 
-@pytest.mark.parametrize("module", MODULES)
-@pytest.mark.parametrize("state, endless", [("active", 0), ("degraded", 1)])
-def test_windows_repeat(module, state, endless):
-    rig = make(module)
-    for jobid in range(endless):
-        rig.alloc(jobid, whole(1))  # it has no limit
-    rig.reserve("hourly", 100, 50, nodes=8, every="1h")
-    for _ in range(3):
-        start = listed(rig)["hourly"]["start"]
-        rig.wait(start - rig.now + 10)
-        assert listed(rig)["hourly"]["state"] == state
-        rig.alloc(int(rig.now), whole(1, 10))
-        assert int(start) + 10 not in rig.started()
-        assert rig.started(after=45)[-1] == int(start + 10)
-        rig.free(int(start + 10), wait=0)
-
-
 def test_a_job_that_its_reservation_will_refuse_is_explained():
     rig = make("sched-fifo")
     rig.alloc({1: whole(8, 100), 2: whole(8, 100)})

@@ -3,7 +3,7 @@
 
 import pytest
 from each_policy import POLICIES
-from peers import R, Rig, jobspec, machine, part_of, ruled
+from peers import R, Rig, jobspec, machine, ruled
 
 from flux.idset import IDset
 from flux.resource import ResourcePool
@@ -78,36 +78,6 @@ def test_by_queue_and_beside_jobs_of_other_queues(policy, args):
 
 
 @POLICIES
-def test_the_rule_of_a_node_beats_that_of_a_queue(policy, args):
-    sharing = {
-        "ci": {"mode": "node", "queues": ["ci"]},
-        "shared": {"mode": "free", "properties": ["shared"]},
-    }
-    rig = load(policy, args, sharing)
-    only = {"properties": ["shared"]}
-    for jobid, userid in ((1, 7), (2, 8)):
-        rig.alloc(jobid, spec(3, queue="ci", constraints=only), userid=userid)
-    rig.alloc(3, spec(1, queue="ci", constraints={"properties": ["^shared"]}), userid=7)
-    assert rig.started() == [1, 2, 3]
-    assert cores(rig, 1) == 3 and cores(rig, 3) == 4
-
-
-@POLICIES
-def test_claims_outlive_a_partial_free_and_a_reload(policy, args):
-    rig = load(policy, args, USER, rig=Rig(R(2, 4)))
-    rig.alloc(1, spec(1, nodes=2), userid=7)
-    rig.free(1, part_of(rig.success(1)["R"], "0"), final=False)
-    assert [one["nodes"] for one in rig.answer("stats")["claims"]] == [1]
-    rig.unload()
-    rig.will_be_found(1, userid=7, free="0")
-    load(policy, args, USER, rig=rig)
-    rig.alloc({2: spec(4), 3: spec(1)}, userid=8)
-    rig.alloc(4, spec(1), userid=7, priority=20)
-    assert sorted(rig.started()) == [1, 2, 4]
-    assert rig.ranks(2) == {0} and rig.ranks(4) == {1}
-
-
-@POLICIES
 def test_a_rule_that_comes_later_leaves_running_jobs_and_mixes_no_more(policy, args):
     rig = load(policy, args, {}, rig=Rig(R(1, 4)))
     rig.alloc(1, spec(1), userid=7)
@@ -152,37 +122,6 @@ def test_pending_jobs_follow_the_properties_of_nodes(policy, args):
     rig.free(2)
     assert rig.started() == [1, 2, 3] and cores(rig, 3) == 2
     assert rig.reason(4) == "1 node has room but is another user's"
-
-
-CORE_HOURS = {"per": "user", "period": "month", "max": {"core-hours": 4}}
-
-
-@POLICIES
-@pytest.mark.parametrize(
-    "tables, reason",
-    [
-        ({"limits": {"user": {"per": "user", "max": {"cores": 4}}}}, "2 of 4 cores; needs 4"),
-        ({"budgets": {"user": CORE_HOURS}}, "taken 2.0 of 4 core-hours of this month; needs 4.0"),
-    ],
-    ids=["limits", "budgets"],
-)
-@pytest.mark.parametrize("how", ["properties", "table"])
-def test_other_rules_follow_a_request_that_changes(policy, args, how, tables, reason):
-    rig = load(policy, args, OWN, rig=Rig(R(3, 4)), nodes=3, **tables)
-    rig.alloc(1, spec(2, duration=3600), userid=7)
-    assert rig.started() == [1]
-    if how == "properties":
-        rig.resource.update(property_add={"own": "0-2"})
-    else:
-        rig.reconfigure({**tables, "sharing": NODE})
-    rig.alloc(2, spec(1, duration=3600), userid=7)
-    assert rig.started() == [1] and rig.reason(2).endswith(reason)
-    rig.check()
-    if how == "properties":
-        rig.resource.update(property_remove={"own": "0-2"})
-    else:
-        rig.reconfigure({**tables, "sharing": OWN})
-    assert rig.started() == [1, 2] and cores(rig, 2) == 1
 
 
 @POLICIES
