@@ -328,7 +328,6 @@ unlimited nodes tree updates no-limit constraints limits priorities: 64010
 easy parts tree fairshare order: 90015
 unlimited parts tree booked late mixed: 91135
 unlimited parts tree grace: 92504
-all nodes booked budgets: 92458
 """
 
 

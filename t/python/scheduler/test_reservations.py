@@ -8,8 +8,8 @@ import pytest
 from peers import R, Rig, Simulation, jobspec, loaded, whole
 
 from flux.idset import IDset
-from flux.scheduler.admission import NO_ROOM_RETRIED
 from flux.scheduler.host import name_of
+from flux.scheduler.reservations.rule import DEFERRED_JOBS_RETRIED
 
 MODULES = ["sched-fifo", "sched-simple", "sched-backfill"]
 KEY = "checkpoint.sched-reservations"
@@ -574,7 +574,7 @@ def test_jobs_of_a_reservation_that_is_over_are_not_in_the_way_of_others(module)
     rig = make(module, nodes=1)
     rig.reserve("past", 0, 1, nodes=1, users=[1001])
     rig.wait(2)
-    rig.alloc(range(1, 1 + NO_ROOM_RETRIED), whole(1, 50, reservation="past"), userid=1001)
+    rig.alloc(range(1, 1 + DEFERRED_JOBS_RETRIED), whole(1, 50, reservation="past"), userid=1001)
     rig.reserve("dat", 0, 1000, nodes=1, users=[1001])
     rig.alloc((100, 101), whole(1, 50, reservation="dat"), userid=1001)
     assert rig.started() == [100]

@@ -29,10 +29,6 @@ from flux.scheduler.requests import PendingJob, RunningJob
 #: Key of the deferral of a job that a rule lets start (`AdmissionControl.kept_for`), but that fits nowhere.
 NO_ROOM = "no room"
 
-#: Maximum number of these that are examined again after a release. Each costs a search of the pool, and
-#: the cost of a release must not grow with the number of jobs that wait for a reservation.
-NO_ROOM_RETRIED = 32
-
 
 class Deferral(NamedTuple):
     """A rule's reason to keep a job from starting now.

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
@@ -12,7 +11,6 @@ from flux.resource.pool.placement import RoomCounts
 from flux.resource.request import Remembered
 from flux.scheduler.admission import (
     NO_ROOM,
-    NO_ROOM_RETRIED,
     AdmissionRule,
     Cause,
     Deferral,
@@ -266,8 +264,8 @@ class AdmissionControl:
         assured (dict): id of a promised job -> the limits in which jobs behind it leave it its share
         watched (set): the uses in which a pending job may be over a bound, waits, or must leave
             others their share; in others a job costs its counters alone
-        at_release (dict): a cause to wait -> the function that readmits its jobs, called once when
-            resources are released or a promise is given up, for schedulers with promises
+        at_release (dict): uses whose jobs are readmitted when resources are released or a promise is
+            given up, for schedulers with promises -> None
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
             this end, seconds since the epoch; 0: none. The value at its start becomes the
             expiration of its R
@@ -290,7 +288,7 @@ class AdmissionControl:
         self.own_ends: dict[int, float] = {}
         #: the last allocation offered to a job, its resources, and how they are counted
         self._offer: tuple[Any, Holding, Any] = (None, NOTHING, None)
-        self.at_release: dict[Any, Callable[[], Any]] = {}
+        self.at_release: dict[Any, None] = {}
         self.assured: dict[int, list[Any]] = {}
         self.watched: set[Any] = set()
         #: shape of a request, and needs -> how such jobs are counted
@@ -563,7 +561,6 @@ class AdmissionControl:
         for it (`kept_for`)."""
         rule = self.kept_for.get(job.jobid)
         if rule is not None:
-            self.at_release[rule] = partial(rule.host.readmit, rule, NO_ROOM, NO_ROOM_RETRIED)
             raise JobDeferred(rule, Deferral(rule.why(job) or "", key=NO_ROOM)) from None
 
     def second_look(
@@ -742,9 +739,9 @@ class AdmissionControl:
 
     def released(self) -> None:
         """Called when resources were released, or a promise was given up."""
-        functions, self.at_release = self.at_release.values(), {}
-        for readmit in functions:
-            readmit()
+        uses, self.at_release = self.at_release, {}
+        for use in uses:
+            use.rule.readmit_for(use)
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Keep a job outside the queue until the rule that deferred it readmits it."""

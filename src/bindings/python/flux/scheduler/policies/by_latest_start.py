@@ -547,7 +547,6 @@ class BackfillByLatestStart(BackfillByRank):
         self.released()
 
     def released(self) -> None:
-        super().released()
         # A job that waited for one without a limit may be promised a latest start now.
         for job in self._without_promise.values():
             self.backlog.again(job)

@@ -34,7 +34,7 @@ from flux.resource.errors import InfeasibleRequest
 from flux.resource.plan.plan import Plan
 from flux.resource.pool.masks import idset_text, popcount, to_mask
 from flux.resource.ResourcePool import ResourcePool
-from flux.scheduler.admission import NO_ROOM, NO_ROOM_RETRIED, Deferral, GivingRule
+from flux.scheduler.admission import NO_ROOM, Deferral, GivingRule
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.checkpoint import check_version, read_stored
 from flux.scheduler.host import Timer, counted, name_of
@@ -62,6 +62,10 @@ MAX_RESERVATIONS = 1000
 
 #: Key of the deferral of a job that fits between no two windows of a reservation.
 NO_GAP = "no gap"
+
+#: Maximum number of deferred jobs examined again after a release. Each costs a search of the pool,
+#: and the cost of a release must not grow with the number of jobs that wait for a reservation.
+DEFERRED_JOBS_RETRIED = 32
 
 
 class ReservationRule(GivingRule):
@@ -252,7 +256,7 @@ class ReservationRule(GivingRule):
         # now. Promises on these are void, and must be dropped before they cause a job to be refused.
         if has_others or self._are_short:
             self.host.planning.check_promises()
-        self.host.readmit(self, NO_ROOM, NO_ROOM_RETRIED)
+        self.host.readmit(self, NO_ROOM, DEFERRED_JOBS_RETRIED)
         self._store_chosen()
 
     def _store_chosen(self) -> None:

@@ -388,7 +388,7 @@ class LimitRule(ScopedRule):
         deferral = Deferral(lambda: self.sentence(use, at, job), key=key, over=over)
         if use.assured:
             # It is asked about again if the promise is given up.
-            admission.at_release[use] = partial(self.readmit_for, use)
+            admission.at_release[use] = None
         if admission.is_question:
             return deferral
         if limit.soft:
