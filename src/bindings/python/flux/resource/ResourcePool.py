@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Callable
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.inventory import Selection
@@ -13,6 +11,9 @@ from flux.resource.pool.masks import quote
 from flux.resource.request import load_json
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.resource.Rv1Pool import NOT_INHERITED, Rv1Pool
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ("ResourcePool", "InfeasibleRequest", "InsufficientResources")
 

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Callable, cast
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Callable, cast
 
 from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.plan import Plan
@@ -19,6 +17,9 @@ from flux.resource.pool.masks import idset_text, popcount, quote, ranks_in
 from flux.resource.pool.placement import PlacingPool
 from flux.resource.pool.state import unused
 from flux.resource.request import ResourceRequest, Shape
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ("JobRecord", "ResourcePoolImplementation")
 

@@ -22,9 +22,7 @@ Where to look for the cause of a mistake:
 from __future__ import annotations
 
 from json import dumps
-from typing import Any
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.hwloc.amend import amend
 from flux.resource.pool.hooks import ids_of, mask_of_ids
@@ -36,6 +34,9 @@ from flux.resource.Rv1Pool import Rv1Pool
 from flux.resource.tree.node import NodeType, NodeTypes
 from flux.resource.tree.topology import cut_children, entries_of, lacks_ranks, read_children
 from flux.resource.tree.tree_placement import ContainerIndex, TreePlacement
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ("TreePool", "TreeResourceRequest", "amend", "pool_class")
 

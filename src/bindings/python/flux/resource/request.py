@@ -15,15 +15,16 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, fields
 from math import inf
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from weakref import WeakValueDictionary, ref
-
-from typing_extensions import Self
 
 from flux.resource.pool.constraint import Terms, also_on, parse_constraint
 from flux.resource.pool.groups import GroupBinding
 from flux.resource.pool.masks import quote
 from flux.resource.ResourceCount import MAX_COUNT, ONE, CountProduct, ResourceCount, multiply
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Maximum number of vertices of a resource graph, and of its levels: the graphs of sites have a
 #: dozen at most, from the cluster to a core.

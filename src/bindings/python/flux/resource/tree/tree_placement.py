@@ -13,9 +13,7 @@ changes since are examined again at the next such request.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any
 
 from flux.resource.pool.inventory import Inventory, Selection, selected_ranks
 from flux.resource.pool.masks import members, ranks_in
@@ -23,6 +21,9 @@ from flux.resource.pool.placement import Placement, slots_by_amounts
 from flux.resource.pool.state import RankIndex
 from flux.resource.request import Shape
 from flux.resource.tree.node import NodeTypes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Kinds of container requests for which an index remembers the ranks: each costs a dict in every
 #: copy of the pool, and a site has few (a socket, a NUMA domain, with or without GPUs).

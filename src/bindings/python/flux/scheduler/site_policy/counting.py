@@ -12,9 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from math import inf
 from operator import gt
-from typing import Any, Callable, List, NamedTuple, Tuple, TypeVar
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Tuple, TypeVar
 
 from flux.resource.ResourceCount import ResourceCount
 from flux.scheduler.admission import Deferral
@@ -27,6 +25,9 @@ from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.holdings import Counted, Holding
 from flux.scheduler.site_policy.table_rule import JobsOver, TableRule
 from flux.scheduler.site_policy.tables import Fields, QueueNames, user_name
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 N = TypeVar("N", int, float)
 
