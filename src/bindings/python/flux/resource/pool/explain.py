@@ -56,7 +56,10 @@ def infeasible(pool: PoolWithView, shape: Shape) -> str:
     match = inventory.matching(shape.match)
     rooms = pool.rooms(unused(inventory), shape, match)
     capacity = sum([number * popcount(mask) for number, mask in rooms])
-    count = shape.slot_count.min
+    count = (shape.slot_count if shape.node_count is None else shape.node_count).min
+    # If enough have room, the pool's own placement refuses.
+    refuses = capacity >= count and shape.container_level is None
+    only = f"{': the pool finds no place among the' if refuses else ', only'} {capacity}"
     small = ("is too small", "are too small")
     if shape.container_level is not None:
         number = _containers(shape)
@@ -64,25 +67,24 @@ def infeasible(pool: PoolWithView, shape: Shape) -> str:
             shape, f"{shape.slot_size} core(s)", f"{shape.gpu_per_slot} GPU(s)"
         )
         if shape.node_count is not None:
-            text = f"{shape.node_count.min} node(s) with {number} {each} each"
+            text = f"{count} node(s) with {number} {each} each"
         else:
             text = f"{count} slot(s) of {number} {each}" if number > 1 else f"{count} {each}"
-        text += f", only {capacity} available"
+        text += f"{only} available"
         small = ("has too few such containers", "have too few such containers")
     elif shape.node_count is not None:
-        count = shape.node_count.min
         if shape.exclusive:
-            text = f"{count} exclusive node(s), only {capacity} eligible"
+            text = f"{count} exclusive node(s){only} eligible"
         else:
             each = f"{shape.node_cores} cores"
             if shape.node_gpus:
                 each += f" and {shape.node_gpus} GPUs"
             if any(shape.node_amounts) or any(shape.slot_amounts):
                 each = need_text(inventory, shape)
-            text = f"{count} node(s) with {each} each, only {capacity} eligible"
+            text = f"{count} node(s) with {each} each{only} eligible"
     elif shape.slot_amounts:
         each = need_text(inventory, shape)
-        text = f"{count} slot(s) of {each}, only {capacity} such slot(s) available"
+        text = f"{count} slot(s) of {each}{only} such slot(s) available"
     else:
         cores = gpus = by_cores = 0
         for units, mask in inventory.kinds.items():
@@ -93,16 +95,14 @@ def infeasible(pool: PoolWithView, shape: Shape) -> str:
             by_cores += ranks * (own_cores // shape.slot_size)
         if shape.gpu_per_slot and by_cores >= count:
             text = (
-                f"{count} slot(s) with {shape.gpu_per_slot} GPU(s) each,"
-                f" only {capacity} available (total GPUs: {gpus})"
+                f"{count} slot(s) with {shape.gpu_per_slot} GPU(s) each"
+                f"{only} available (total GPUs: {gpus})"
             )
         else:
             text = (
-                f"{count} slot(s) of {shape.slot_size} core(s),"
-                f" only {capacity} such slot(s) available (total cores: {cores})"
+                f"{count} slot(s) of {shape.slot_size} core(s)"
+                f"{only} such slot(s) available (total cores: {cores})"
             )
-    if capacity >= count and shape.container_level is None:  # the pool's own placement refuses
-        text = text.replace(", only", ": the pool finds no place among the")
     few = popcount(match & ~ranks_in(rooms))
     return f"unsatisfiable request: need {text}{_left_out(inventory, match, few, *small)}"
 
