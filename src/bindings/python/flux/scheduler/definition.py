@@ -126,11 +126,11 @@ class State:
 
     def decide(self, now: float) -> list[Job]:
         """Make passes. Return the jobs that start, in order; they are in ``running`` then."""
-        before, promised = set(self.running), self.promises.values()
+        before = set(self.running)
         begun = [window for window in self.windows if window.start <= now]
         self.now, self.is_done = now, False
         came_free = self.ran != before or self.begun != begun
-        self.freed |= came_free or any(use.start <= now for use in promised if not is_open(use))
+        self.freed |= came_free or any(map(self.is_due, self.promises.values()))
         for job in self.pending if came_free else ():
             job.is_aside &= job.window is None  # one with a window waits for any to end or begin
             if self.ran - before and self.may_be_offered(job) or job.window is not None:
@@ -174,7 +174,7 @@ class State:
         all_first = self.freed and any(map(is_open, self.promises.values()))
         for number, job in enumerate(promised):
             use = self.promises.get(job)  # None: one ahead has revoked it
-            if use and (all_first or (use.start <= self.now and not is_open(use))):
+            if use and (all_first or self.is_due(use)):
                 behind = promised[number + 1 :] if all_first else []
                 self.hidden = [one for one in behind if is_open(self.promises.get(one))]
                 self.examine(job)
@@ -322,6 +322,10 @@ class State:
         """Whether two jobs could use the same ranks, or planned licences."""
         planned = {name for name in job.takes if self.counters[name].planned}
         return bool(job.wants & other.wants or planned & other.takes.keys())
+
+    def is_due(self, use: Use) -> bool:
+        """Whether the time of a promise has come; that of an open one is unknown."""
+        return use.start <= self.now and not is_open(use)
 
     def is_planned(self, job: Job) -> bool:
         """Whether a promised time may be another in each pass: it is open, or behind such a one."""
