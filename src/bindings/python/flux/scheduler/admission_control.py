@@ -115,6 +115,10 @@ class DeferredJobs:
         """Return the groups of jobs that a rule deferred with a key, one per signature."""
         return self._waiting.get((rule, key), {}).values()
 
+    def count(self, rule: AdmissionRule, key: Hashable) -> int:
+        """Return the number of jobs that a rule deferred with a key."""
+        return sum([group.count for group in self.groups(rule, key)])
+
     def move(self, moves: dict[int, int]) -> None:
         """Set the priorities of deferred jobs ({job id: priority}), and compute their sort keys
         again."""
@@ -721,7 +725,7 @@ class AdmissionControl:
         pool = self._pool()
         room = RoomCounts(pool) if self.offers and pool.can("plan") else None
         for (rule, key), shape in list(self.offers.items()):
-            most = sum(group.count for group in self.deferred.groups(rule, key))
+            most = self.deferred.count(rule, key)
             if not most:
                 del self.offers[rule, key]
                 continue

@@ -628,8 +628,7 @@ class ScopedRule(CountingRule):
 
     def waiting(self, use: Any) -> int:
         """Return the number of jobs that wait for a use."""
-        groups = self.host.admission.deferred.groups
-        return sum(group.count for key in use.waiting for group in groups(self, key))
+        return sum(self.host.admission.deferred.count(self, key) for key in use.waiting)
 
 
 def room_for(needs: dict[Any, Any]) -> float:
