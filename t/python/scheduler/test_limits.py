@@ -43,6 +43,13 @@ def used(rig, name="one"):
 
 PER_USER = {"one": {"per": "user", "max": {"nodes": 2}}}
 
+
+@POLICIES
+def test_a_job_that_can_never_run_is_denied_although_it_is_over_a_limit(policy, args):
+    rig = load(policy, args, PER_USER)
+    rig.alloc(1, spec(nodes=5, exclusive=True))
+    assert rig.denied(1).startswith("unsatisfiable request: need 5 exclusive node(s), only 4")
+
 # -- counting --------------------------------------------------------------------------------------
 
 

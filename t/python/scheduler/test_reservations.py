@@ -331,6 +331,23 @@ def test_a_job_of_the_group_outside_of_its_window_is_outside(module, reload):
 
 
 @pytest.mark.parametrize("module", MODULES)
+def test_a_job_extended_beyond_its_window_is_inside_after_a_reload(module):
+    rig = make(module)
+    rig.reserve("dat", 10, 1000, nodes=4, users=[0])
+    rig.wait(11)
+    spec = whole(3, 500, reservation="dat")
+    rig.alloc(1, spec)
+    reserved = listed(rig)["dat"]["ranks"]
+    assert rig.started() == [1] and rig.ranks(1) < set(IDset(reserved))
+    R = rig.success(1)["R"]
+    R["execution"]["expiration"] = rig.now + 2000
+    rig.expire(1, rig.now + 2000)
+    rig.will_be_found(1, R, spec)
+    rig.reload(module, "queue-depth=unlimited")
+    assert listed(rig)["dat"]["ranks"] == reserved
+
+
+@pytest.mark.parametrize("module", MODULES)
 @pytest.mark.parametrize("reload", [False, True])
 def test_a_job_of_the_window_before_is_not_inside_the_next(module, reload):
     rig = make(module)

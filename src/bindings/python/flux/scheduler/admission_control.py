@@ -502,6 +502,7 @@ class AdmissionControl:
                 self.defer_without_room(job)  # it waits for its resources, not in the queue
                 raise
             if deferral is not None:
+                self._pool().check_feasibility(job.resource_request)  # else it waits in vain
                 raise JobDeferred(rule, deferral)
 
     def allocate(

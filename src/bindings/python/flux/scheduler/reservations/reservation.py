@@ -568,13 +568,13 @@ class ReservationState:
 
     def found_inside(self, jobid: int) -> None:
         """Register a running job of a group that was started by an earlier scheduler: it is inside
-        the window, unless it is on ranks that the reservation cannot have, or lasts although the
-        window ends the jobs inside."""
+        the window if it is on the ranks which that chose; where these are unknown, unless it is on
+        ranks that the reservation cannot have, or lasts although the window ends the jobs inside."""
         pool = self.host.resources
         held, end = pool.held_ranks(jobid), pool.job_end(jobid)
         last = self.window.end + SAME_TIME_S
         lasts = self.reservation.at_end == "cancel" and not 0 < end <= last
-        if not (lasts or held & ~(self.ranks or self.matching)):
+        if not held & ~(self.ranks or self.matching) and (self.ranks or not lasts):
             self.note_inside(jobid, end)
 
     def note_inside(self, jobid: int, end: float) -> None:
