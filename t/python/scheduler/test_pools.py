@@ -13,6 +13,7 @@ from flux.resource.Rv1Pool import Rv1Pool
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.policies import Backfill, Fifo
 from flux.scheduler.pools import RequestParser
+from flux.scheduler.testing import FakeInstance
 
 ERR = 3
 
@@ -103,6 +104,16 @@ class NoCandidates(ResourcePool):
             return None if shape.slot_size == 3 else super().candidates(index, shape, eligible)
 
     placement = placement()
+
+
+class OfAClass(ResourcePool):
+    placement = Placement
+
+
+def test_a_placement_is_an_object():
+    policy = type("Mine", (Fifo,), {"pool_class": OfAClass})
+    with pytest.raises(ValueError, match=r"OfAClass.placement: expected an object, Placement\(\)"):
+        FakeInstance().load(policy)
 
 
 MISTAKES = [

@@ -76,6 +76,18 @@ def test_a_job_without_a_limit_runs_until_it_is_ended(instance):
         job.end()
 
 
+@pytest.mark.parametrize("value", [-1, float("nan"), "60"])
+def test_what_is_no_number_of_seconds_is_refused(instance, value):
+    for call in (
+        lambda: instance.submit(duration=value),
+        lambda: instance.submit(runtime=value),
+        lambda: instance.advance(value),
+    ):
+        with pytest.raises(ValueError, match="expected seconds, 0 or more"):
+            call()
+    assert not instance.jobs and instance.now() == instance.start_time
+
+
 def test_a_job_that_can_never_run_says_why(instance):
     job = instance.submit(nodes=5)
     instance.run_until_idle()

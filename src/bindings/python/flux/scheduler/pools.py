@@ -160,6 +160,11 @@ def make_pool(scheduler: Any, R: dict[str, Any]) -> ResourcePool:
     bare = isinstance(made, ResourcePool) and type(made).mark_down is ResourcePool.mark_down
     if bare or isinstance(made, Rv1Pool):
         check_begun(made, "scheduling")
+    placement = getattr(made, "placement", None)
+    if isinstance(placement, type):
+        raise ValueError(
+            f"{cls.__name__}.placement: expected an object, {placement.__name__}(), not its class"
+        )
     pool = made if isinstance(made, ResourcePool) else ResourcePool(made)
     pool.clock = scheduler.now
     return pool

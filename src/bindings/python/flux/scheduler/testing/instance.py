@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import sys
 import types
@@ -260,6 +261,8 @@ class FakeInstance:
         """
         if isinstance(nodes, dict):
             raise TypeError("nodes: expected a number or range: a jobspec is passed as jobspec=")
+        _check_seconds("duration", duration)
+        _check_seconds("runtime", 0 if runtime is None else runtime)
         if jobspec is None:
             jobspec = builders.jobspec(
                 slots, cores, gpus, nodes, duration, exclusive, constraints, **system
@@ -331,6 +334,7 @@ class FakeInstance:
 
     def advance(self, seconds: float) -> None:
         """Let time pass: timers expire, jobs end. Raises as `run_until_idle`."""
+        _check_seconds("advance()", seconds)
         self._run(lambda: self.reactor.advance(seconds))
 
     def _run(self, run: Callable[[], None]) -> None:
@@ -451,6 +455,11 @@ class FakeInstance:
                 which returns the payload of the response, or raises OSError to refuse
         """
         FakeService(self, name, {}).serve(methods)
+
+
+def _check_seconds(name: str, value: Any) -> None:
+    if not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+        raise ValueError(f"{name}: expected seconds, 0 or more, got {value!r}")
 
 
 # -- finding and starting policies -----------------------------------------------------------------
