@@ -252,6 +252,15 @@ def test_queues_with_nodes_of_their_own(text):
         assert (first < 4) == (job.queue == "batch")
 
 
+def test_queues_of_the_trace_alone():
+    """Without queues in the configuration rules see those of the trace."""
+    names = ["batch", "batch", "debug", "debug"]
+    jobs = [Job(str(at), 0, 10, 10, Shape(1, 1), 1, queue=name) for at, name in enumerate(names)]
+    limits = {"limits": {"one": {"per": "queue", "max": {"nodes": 1}}}}
+    lean, _ = by_both(workload(jobs, uniform(NODES), "node"), "sched-fifo", config=limits)
+    assert list(lean.start) == [0, 10, 0, 10]
+
+
 PLUGIN = """
 def plugin_init(p):
     p.add_handler("job.validate", validate)

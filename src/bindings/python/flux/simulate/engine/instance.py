@@ -115,6 +115,9 @@ class InstanceEngine(Engine):
         self, machine, jobs, path, args, observer, epoch, forecast, config, jobtap,
     ):  # fmt: skip
         super().__init__(machine, jobs, path, args, observer, epoch, forecast, config)
+        names = {job.queue for job in jobs}
+        if not self.config.get("queues") and None not in names:
+            self.config = {**self.config, "queues": {name: {} for name in names}}
         self.jobtap = jobtap
         self._is_stopping = False
         self._coming = collections.deque(i for i, job in enumerate(jobs) if job.after is None)
