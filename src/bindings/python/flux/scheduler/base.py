@@ -555,9 +555,6 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         self._update(first)
         self._pool_made()
         self._checkpoints.load()
-        if not self._runs:
-            self.set_running()
-            self._runs = True
         jobs = hello.running_jobs(handle, self.hello_partial_ok)
         found = hello.Hello(self._host, pool, self.hello)
         found.take_over(jobs)
