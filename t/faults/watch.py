@@ -155,6 +155,9 @@ class Watch:
         name, _, rest = text.partition(": the promise to start by ")
         if " is void: " in rest:
             self.void.add(JobID(name))
+        name, _, why = text.removeprefix("preemption for ").partition(" is given up: ")
+        if why.startswith(("limit ", "budget ", "licenses")):  # reached since by others
+            self.preempted.pop(JobID(name), None)
 
     def holds_sched(self, endpoint):
         return self.kernel.services.get("sched") is endpoint
