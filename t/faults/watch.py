@@ -86,6 +86,7 @@ class Watch:
         self.preempting = preempting
         self.faults = 0  # counted by the driver: they excuse a scheduler
         self.recorded = set()  # ids of the victims recorded in the KVS
+        self.borrowers = set()  # ids of jobs that have run in promised time
         #: (endpoint, matchtag) of commits without an answer -> the record in the KVS if they
         #: succeed
         self.recording = {}
@@ -274,6 +275,7 @@ class Watch:
             elif op[0] == "put" and op[1] == PREEMPTIONS:
                 stored = json.loads(op[2])
                 jobids = {one["id"] for one in stored.get("borrowers", ())}
+                self.borrowers |= jobids
                 for one in stored["preemptions"]:
                     jobids.update(victim["id"] for victim in one["victims"])
                 self.recording[msg.sender, msg.matchtag] = jobids
@@ -294,7 +296,9 @@ class Watch:
         if not any(victim in one for one in (self.recorded, *gone)):
             raise Violation(f"job {victim} is ended to make way, and there is no record of it")
         taker = int(JobID(body["note"].split()[2]))
-        ranks = ranks_of(self.books.held.get(victim, ()))
+        # A promise may use nodes that came free while its borrower was being ended.
+        held = self.books.owner if victim in self.borrowers else self.books.held.get(victim, ())
+        ranks = ranks_of(held)
         self.preempted.setdefault(taker, []).append((victim, ranks, self.faults))
 
     def _served(self, jobid, ranks):
