@@ -50,6 +50,7 @@ def test_a_job_that_can_never_run_is_denied_although_it_is_over_a_limit(policy, 
     rig.alloc(1, spec(nodes=5, exclusive=True))
     assert rig.denied(1).startswith("unsatisfiable request: need 5 exclusive node(s), only 4")
 
+
 # -- counting --------------------------------------------------------------------------------------
 
 
