@@ -364,7 +364,7 @@ Scheduling is stopped: x
 0 alloc requests pending to scheduler
 0 running jobs
 $ flux queue start --quiet -v
-$ printf '[queues]\na = {}\nb = {}\n' | flux config load; flux queue disable -v -m why b; flux queue start -v b; flux config load </dev/null
+$ printf '[queues]\na = {}\nb = {}\n' | flux config load; flux queue disable -v -m why b; flux queue start -v --queue=b; flux config load </dev/null
 a: Job submission is enabled
 b: Job submission is disabled: why
 a: Scheduling is stopped

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """``flux queue``: the queues, and submission and scheduling of jobs in each."""
 
+import argparse
 import errno
 from types import SimpleNamespace
 
@@ -188,7 +189,8 @@ def main(argv):
         if name in ("stop", "disable"):
             one.option("-m --message=REASON", "reason, shown to users")
             one.option("--nocheckpoint", "accepted; nothing is kept across restarts here")
-        one.option("queue=QUEUE", nargs="?")
+        one.option("queue=QUEUE", nargs="?", default=argparse.SUPPRESS)
+        one.option("-q --queue=QUEUE", argparse.SUPPRESS)  # the older form
     for name, text in (("drain", "is active"), ("idle", "runs")):
         one = parser.command(name, wait_command, f"wait until no job {text}")
         one.option("-t --timeout=FSD", "maximum time to wait")
