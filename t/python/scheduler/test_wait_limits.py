@@ -157,7 +157,7 @@ def test_little_is_kept_of_started_jobs():
     one = rule(rig)
     assert len(one._jobs) <= 65 and not one._withdrawn
     rig.wait(2 * 86400)
-    assert denials(rig) == [] and not one.has_jobs
+    assert denials(rig) == [] and not one._jobs
 
 
 @pytest.mark.parametrize(

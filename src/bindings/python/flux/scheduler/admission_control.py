@@ -449,8 +449,10 @@ class AdmissionControl:
         """Return the rules that may keep a job from starting, with their checks; counting rules
         only if the job exceeds one of its bounds."""
         if self._counting:
-            tally = self._tally_of(job)
-            if not self.watched.isdisjoint(tally.uses):
+            tally = job.tally
+            if tally is None or tally.version != self._version:
+                tally = self._tally_of(job)
+            if self.watched and not self.watched.isdisjoint(tally.uses):
                 for numbers, at, most in tally.bounds:
                     if numbers[at] > most:
                         return self._checking
@@ -605,7 +607,8 @@ class AdmissionControl:
             use for use, used, pending, at, most in tally.together if used[at] + pending[at] > most
         ]
         limits = tally.assured
-        if limits and job.jobid not in self.assured and not any(use.assures for use in full):
+        fit = not full or not any(use.assures for use in full)
+        if limits and fit and job.jobid not in self.assured:
             self.assured[job.jobid] = limits
             for use in limits:
                 use.assure(job)
@@ -634,7 +637,8 @@ class AdmissionControl:
         more, or has lost its promise."""
         for use in self.assured.pop(jobid, ()):
             del use.assured[jobid]
-            use.outgrew()
+            if use.claims[0]:
+                use.outgrew()
 
     def start(
         self, job: PendingJob, alloc: ResourcePool, now: float, annotations: dict[str, Any]
@@ -801,6 +805,13 @@ class AdmissionControl:
             if reason is not None:
                 return Cause(rule.name, reason)
         return None
+
+    def defers(self, job: PendingJob) -> bool:
+        """Whether a rule keeps a job from starting, or will deny it in its turn."""
+        for rule, _ in self._to_ask(job):
+            if self._deferral(rule, job) is not None:
+                return True
+        return False
 
     def deferrals(self, job: PendingJob) -> Iterator[tuple[AdmissionRule, Deferral]]:
         """Yield the deferrals of all rules that keep a job from starting, in the order of

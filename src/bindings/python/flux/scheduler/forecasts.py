@@ -214,13 +214,13 @@ class Forecasts:
 
     def _note_promise(self, job: PendingJob, when: float | None, kind: str | None) -> None:
         limits = self._policy.wait_limits
-        if limits.has_jobs:
+        if limits.has_early:
             limits.promised(job, when if kind == "promised" else None)
 
     @property
     def shows_changes(self) -> bool:
         """Whether changes of a job's estimate matter."""
-        return self.are_read or bool(self._policy.wait_limits.has_jobs)
+        return self.are_read or self._policy.wait_limits.has_early
 
     def estimates(self) -> Iterator[float | None]:
         policy = self._policy

@@ -73,7 +73,7 @@ class WaitLimits(AdmissionRule):
     name = "max-wait"
     attributes = ("max-wait", "deadline", "early")
     engaged = False
-    has_jobs = False  # whether a pending job may have a limit
+    has_early = False  # whether a late promise may suffice to deny a pending job
 
     host: RuleHost
 
@@ -118,7 +118,8 @@ class WaitLimits(AdmissionRule):
             self._by_latest = [(one.latest, jobid) for jobid, one in self._jobs.items()]
             heapify(self._by_latest)
             self._most = 2 * len(self._jobs) + 64
-        self._jobs[job.jobid], job.latest, self.has_jobs = waiting, waiting.latest, True
+        self._jobs[job.jobid], job.latest = waiting, waiting.latest
+        self.has_early |= early
         heappush(self._by_latest, (waiting.latest, job.jobid))
         self._arm()
 
@@ -152,7 +153,7 @@ class WaitLimits(AdmissionRule):
             elif waiting.latest <= now:
                 self.host.errors.guard(f"max-wait: {job.name}", self._give_up, job, waiting.note)
             heappop(self._by_latest)
-        self.has_jobs = bool(self._jobs)
+        self.has_early &= bool(self._jobs)
         self._arm()
 
     def pass_completed(self, events: int) -> None:

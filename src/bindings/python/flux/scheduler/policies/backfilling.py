@@ -114,7 +114,7 @@ class Backfilling(Decision):
         if job.request.finalized:
             return True  # its own resources would count against it
         admission = self.policy.admission
-        return admission.engaged and next(admission.deferrals(job), None) is not None
+        return bool(admission.engaged and admission.defers(job))
 
     def park_if_down(self, job: PendingJob) -> bool:
         """Park a job if it waits for ranks that are down. Return whether it does."""
@@ -594,7 +594,7 @@ class BackfillInOrder(Backfilling):
         If it cannot be kept, since a running job was given more time or ended late, it is made
         anew. It keeps its time if an admission rule needs that.
         """
-        if self.policy.admission.engaged and self.stays(job):
+        if self.policy.admission.pins is not None and self.stays(job):
             return False
         # Those behind it may leave it its share of a limit only from its promised time on.
         is_early = job.jobid in self.policy.admission.assured and self.would_be_deferred(job)
@@ -612,11 +612,10 @@ class BackfillInOrder(Backfilling):
     def stays(self, job: PendingJob) -> bool:
         """Whether an admission rule needs a job's future promise to keep its time; the job then
         keeps waiting."""
-        pins = self.policy.admission.pins
-        if pins is None:
-            return False
         when = self.promises.when(job)
-        if when is None or when <= self.policy.now() or not pins.stays(job):
+        if when is None or when <= self.policy.now():
+            return False
+        if not self.policy.admission.pins.stays(job):
             return False
         self.show_promise(job, when)
         return True

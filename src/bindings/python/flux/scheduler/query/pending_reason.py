@@ -192,7 +192,7 @@ class PendingReason:
         fits."""
         admission, plan, smaller = self._policy.admission, self._source.plan(), copy(job)
         smaller.resource_request, smaller.tally = request, None
-        if next(admission.deferrals(smaller), None) is not None:
+        if admission.defers(smaller):
             return False
         if plan is None or not admission.second_looks:
             return True
