@@ -38,10 +38,8 @@ class Deferral(NamedTuple):
             returns it: most are not read
         until: the jobs deferred with this key are readmitted then, seconds since the epoch; None,
             or a past time: when the rule calls `AdmissionHost.readmit`
-        key: identifies the cause; `AdmissionHost.readmit` selects the jobs deferred for one cause
-            by it
-        instead: from a counting rule's ``second_look``: alternative requests to try, for less or
-            for other ranks
+        key: identifies the cause; `AdmissionHost.readmit` selects jobs by it
+        instead: from a counting rule's ``second_look``: requests to try, for less or other ranks
         over: of a limit: the exceeded quantity
     """
 
@@ -179,8 +177,7 @@ class AdmissionRule:
 
         Raises:
             InfeasibleRequest: the job may never start; it is denied
-            InsufficientResources: the job waits in the queue as for resources, since a plan knows
-                when it can start
+            InsufficientResources: the job waits in the queue, as a plan has its start
         """
         return None
 
@@ -204,8 +201,7 @@ class AdmissionRule:
         all of them are in the pool, before the first request. Their system attributes are looked
         up, which costs a request for each, unless `TableRule.needs` leaves them out.
 
-        A rule that comes into force when the configuration is reloaded is told of the jobs running
-        then.
+        A rule that comes into force by a reload is told of the jobs running then.
         """
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
@@ -256,8 +252,7 @@ class GivingRule(AdmissionRule):
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        """Whether this rule is certain to let `job` start at its promised time. If not, the time is
-        shown as planned."""
+        """Whether this rule is certain to let `job` start at its promised time."""
         return True
 
 

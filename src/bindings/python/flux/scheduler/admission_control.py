@@ -120,8 +120,7 @@ class DeferredJobs:
         return sum([group.count for group in self.groups(rule, key)])
 
     def move(self, moves: dict[int, int]) -> None:
-        """Set the priorities of deferred jobs ({job id: priority}), and compute their sort keys
-        again."""
+        """Set the priorities of deferred jobs ({job id: priority}), and their sort keys."""
         found = [self.by_id[jobid] for jobid in moves]
         are_few = 4 * len(found) < len(self)
         for job, _, _, group in found:
@@ -254,15 +253,12 @@ class AdmissionControl:
         attributes (set): the system attributes of all rules
         tells_of_all (bool): whether a rule is told of every job, with any attributes
         told (set): ids of the pending jobs that a rule was told of
-        asks_each (bool): whether even a job without room in the pool must be examined: a rule may
-            find room for it
+        asks_each (bool): whether jobs without room are examined too: a rule may find some
         deferred (DeferredJobs): the deferred jobs
         kept_for (dict): job id -> rule whose `GivingRule.allocate` may find resources that other
-            jobs cannot have. Such a job that may start but fits nowhere is deferred with the reason
-            `AdmissionRule.why`
+            jobs cannot have. Such a job that fits nowhere is deferred, for `AdmissionRule.why`
         counted (dict): job id -> `Counted`, for a job that rules count, and a running one some of
-            whose ranks have left: the pool forgets these, but the job holds them until they are
-            freed
+            whose ranks have left: the pool forgets these, the job holds them
         offers (dict): (counting rule, key of a deferral because of the pool's offer) -> the shape of
             the next request; None: unknown
         assured (dict): id of a promised job -> the limits in which jobs behind it leave it its share
@@ -271,8 +267,7 @@ class AdmissionControl:
         at_release (dict): uses whose jobs are readmitted when resources are released or a promise is
             given up, for schedulers with promises -> None
         own_ends (dict): id of a starting or running job whose resources are kept beyond its end ->
-            this end, seconds since the epoch; 0: none. The value at its start becomes the
-            expiration of its R
+            this end, seconds since the epoch; 0: none. The end at its start is in its R
         asked (AdmissionRule): a site's rule that is answering, and must not readmit jobs
         pins: a rule's record of promises that must keep their times even if earlier ones are
             possible; None: there are none. ``stays(job)`` tells whether the promise to a job is
@@ -359,8 +354,7 @@ class AdmissionControl:
         self._tallies.clear()
 
     def engage(self, rule: AdmissionRule, engaged: bool, has_more: bool = False) -> None:
-        """Set `AdmissionRule.engaged` of a rule and, for a `GivingRule`, whether it may have
-        resources to give."""
+        """Set `AdmissionRule.engaged` of a rule, and `has_more` of a `GivingRule`."""
         if (engaged, has_more) != (rule.engaged, rule.has_more):
             rule.engaged, rule.has_more = engaged, has_more
             self.update()
@@ -490,8 +484,7 @@ class AdmissionControl:
         return found
 
     def check(self, job: PendingJob) -> None:
-        """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may
-        never start."""
+        """Raise JobDeferred if a rule keeps `job` from starting, InfeasibleRequest if for good."""
         if self.pins is not None:
             self.pins.review()
         self._ask(job, self._to_ask(job))
@@ -622,8 +615,7 @@ class AdmissionControl:
         return all(use.over(use.takes(job).plus(use.takes(other))) is None for use in limits)
 
     def why_not(self, job: PendingJob, now: float, ended: Iterable[int] = ()) -> str | None:
-        """Return why a rule would keep a pending job from starting if some running jobs had ended,
-        or None."""
+        """Return why a rule would keep a job waiting if some running jobs had ended, or None."""
         counted = [(jobid, self.counted[jobid]) for jobid in ended if jobid in self.counted]
         for one in counted:
             self.count(*one, -1, now)
@@ -697,8 +689,7 @@ class AdmissionControl:
                 self._report(f"admission rule {one.name}: free", trace=True)
 
     def count(self, jobid: int, record: Counted, sign: int, now: float) -> Tally:
-        """Count that a job holds ``record.held`` (`sign` is 1), or does not any more (-1). Return how
-        it was counted."""
+        """Count that a job holds ``record.held`` (`sign` 1), or no more (-1). Return its tally."""
         tally = record.tally
         if tally is None:
             tally = record.tally = Tally(record.needs, record.held)
@@ -768,8 +759,7 @@ class AdmissionControl:
                 use.waits_no_more(job.jobid, cause)
 
     def moved(self) -> None:
-        """Called when the order of pending jobs has changed: some may be ahead of the job that they
-        waited behind."""
+        """Called when the order of pending jobs has changed: some may be ahead of others now."""
         for rule in self._counting if self.deferred else ():
             for use in [use for use in rule.uses.values() if use.waiting]:
                 rule.readmit_for(use)
@@ -832,8 +822,7 @@ class AdmissionControl:
             self.is_question = False
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
-        """Call a method of every rule. `method`: a method of `AdmissionRule`, such as
-        ``AdmissionRule.hello``."""
+        """Call a method of every rule, given as ``AdmissionRule.hello`` or another."""
         for rule, told in _overriding(method, self.rules):
             try:
                 told(*args)

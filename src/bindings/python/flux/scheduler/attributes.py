@@ -11,17 +11,23 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def printable(text: object) -> str:
-    """Replace the control characters of a foreign text, so that it cannot affect a terminal or the
-    lines of a log."""
+    """Replace the control characters of a foreign text, for terminals and logs."""
     found = str(text)
     return found if found.isprintable() else _CONTROL.sub("?", found)
+
+
+def table_in(value: Any, *keys: str) -> dict[str, Any]:
+    """Return the table at some keys, each in the table of the one before, of a configuration or a
+    jobspec; {} if there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 class SystemAttributes:
     """The system attributes of a jobspec, read only here.
 
-    They come from a user: a missing key or a value of the wrong type is None, and names are
-    `printable`.
+    They come from a user: a missing or invalid value is None, and names are `printable`.
 
     Args:
         values: the object ``attributes.system``
@@ -35,16 +41,11 @@ class SystemAttributes:
     @classmethod
     def from_jobspec(cls, jobspec: Any) -> SystemAttributes:
         """Return the attributes of a jobspec; empty if it has none or is invalid.  O(1)."""
-        try:
-            values = jobspec["attributes"]["system"]
-        except (AttributeError, KeyError, TypeError, IndexError):
-            values = None
-        return cls(values if isinstance(values, dict) else {})
+        return cls(table_in(jobspec, "attributes", "system"))
 
     @classmethod
     def of_job(cls, job: Any) -> SystemAttributes:
-        """Return those of a pending job. Parses its jobspec again, which a long queue keeps as
-        text."""
+        """Return those of a pending job. Parses its jobspec, which a long queue keeps as text."""
         try:
             jobspec = job.resource_request.jobspec
         except (AttributeError, KeyError, TypeError):

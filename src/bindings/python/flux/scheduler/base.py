@@ -259,8 +259,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         return -job.priority
 
     def reorder(self) -> None:
-        """Sort the queue again by the current `order` of every job. Costs a sort of the queue. Does
-        not request a pass."""
+        """Sort the queue again by the current `order` of every job. Does not request a pass."""
         self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
@@ -339,12 +338,10 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
 
     def released(self) -> None:
         """Called after an event that may let a blocked job start: resources were freed or came up,
-        the inventory or a job's end changed. For policies that remember requests that did not
-        fit."""
+        the inventory or a job's end changed. For policies that remember refusals."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
-        """Check whether a job with a jobspec (RFC 14) could ever run, and respond to `msg` (RFC
-        27)."""
+        """Respond to `msg` (RFC 27) whether a job with a jobspec (RFC 14) could ever run."""
         try:
             self.resources.check_feasibility(self._parser.parse_unsubmitted(jobspec))
         except (ValueError, OSError) as exc:
@@ -483,8 +480,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
 
         The module's status is set to running once the pool is made, so that a failure to make it
         fails the load. If the resources are not known yet, as at an instance's start, the status is
-        set first; if the pool cannot be made then, the scheduler exits cleanly and the instance
-        goes on.
+        set first; if the pool cannot be made then, the scheduler exits, and the instance goes on.
 
         Raises:
             OSError: a step of the start failed
@@ -525,13 +521,12 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
             dump: returns the value, of JSON types
             load: called with the stored value, if any, after the pool is made and before hello. If
                 it raises, the exception is logged and the value is not loaded
-            interval (float): minimum time between writes, in seconds; later changes are lost if the
-                scheduler dies
+            interval (float): minimum time between writes, in seconds; later changes may be lost
         """
         if not (callable(dump) and callable(load)):
             raise TypeError(f"checkpoint({name!r}): expected two functions, to dump and to load")
         return self._checkpoints.make(
-            f"checkpoint.sched-{name}", interval, lambda: iter([json.dumps(dump())]), load
+            f"checkpoint.sched-{name}", lambda: iter([json.dumps(dump())]), load, interval
         )
 
     def _start(self) -> None:
@@ -588,8 +583,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         )
 
     def _pool_made(self) -> None:
-        """Hook of the library: the pool was made, and has no jobs yet. An exception ends the
-        start."""
+        """Hook of the library: the pool was made, without jobs yet. An exception ends the start."""
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         """Hook of the library: the running jobs are in the pool, and no request has arrived yet."""

@@ -20,6 +20,10 @@ from flux.scheduler.host import Host, Timer, get_key_direct
 Value = TypeVar("Value")
 
 
+#: Version of the library's values, and default minimum number of seconds between writes of one.
+VERSION = 1
+SAVE_INTERVAL_S = 600.0
+
 #: Exceptions from reading a damaged value: wrong types or keys, or nesting too deep for Python.
 DAMAGES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -28,21 +32,20 @@ class NewerValue(ValueError):
     """A stored value was written by a newer scheduler."""
 
 
-def check_version(stored: Any, version: int) -> None:
-    """Raise `NewerValue` if a stored value is not of this version, ValueError if it has none."""
-    if not isinstance(stored, dict):
-        raise ValueError("expected an object")
-    if stored["version"] != version:
-        raise NewerValue(stored["version"])
-
-
-def read_stored(handle: Any, key: str, parse: Callable[[Any], Value]) -> Value | None:
+def read_stored(
+    handle: Any, key: str, parse: Callable[[Any], Value], version: int | None = VERSION
+) -> Value | None:
     """Return the value of a KVS key (parsed JSON), converted by `parse`, which raises any of
     `DAMAGES` for an unreadable value; None if there is no such key, or no KVS. Raises OSError if
-    the KVS does not answer, ValueError if the value is unreadable; the text names the key and how
-    to remove it."""
+    the KVS does not answer, ValueError if the value is unreadable, or of another version (None: it
+    has none); the text names the key and how to remove it."""
     try:
-        return parse(get_key_direct(handle, key))
+        stored = get_key_direct(handle, key)
+        if version is not None and not isinstance(stored, dict):
+            raise ValueError("expected an object")
+        if version is not None and stored["version"] != version:
+            raise NewerValue(stored["version"])
+        return parse(stored)
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -66,9 +69,9 @@ ENTRIES_PER_PART = 100
 
 
 def in_parts(head: dict[str, Any], name: str, entries: Iterable[Any]) -> Iterator[str]:
-    """Yield an object as JSON text, in parts: the items of `head`, and as item `name` the list of
-    `entries`."""
-    yield f'{json.dumps(head)[:-1]}, "{name}": ['
+    """Yield an object as JSON text, in parts: ``version``, the items of `head`, and as item `name`
+    the list of `entries`."""
+    yield f'{json.dumps({"version": VERSION, **head})[:-1]}, "{name}": ['
     comma, left = "", iter(entries)
     while part := list(islice(left, ENTRIES_PER_PART)):
         yield comma + json.dumps(part)[1:-1]
@@ -103,13 +106,13 @@ class Checkpoint:
         """Whether there is a KVS; a simulation has none."""
         return self._host.commits.stores
 
-    def read(self, parse: Callable[[Any], Value]) -> Value | None:
-        """Return the stored value, converted as by `read_stored`; None if there is none, or it is
-        unreadable, which is logged."""
-        if not self._host.commits.stores:
+    def read(self, parse: Callable[[Any], Value], version: int | None = VERSION) -> Value | None:
+        """Return the stored value, as `read_stored`; None also if it is unreadable, which is
+        logged."""
+        if not self.stores:
             return None
         try:
-            return read_stored(self._host.handle, self.key, parse)
+            return read_stored(self._host.handle, self.key, parse, version)
         except (OSError, ValueError) as exc:
             self._is_newer = isinstance(exc, NewerValue)
             self._host.errors.report(
@@ -120,7 +123,7 @@ class Checkpoint:
     def changed(self) -> None:
         """Note that the value has changed since it was stored."""
         self._unchanged = None
-        if self._is_newer or not self._host.commits.stores:
+        if self._is_newer or not self.stores:
             return
         self._changed = True
         if self._timer is None:
@@ -156,8 +159,8 @@ class Checkpoint:
             self._host.errors.report(f"{self.key} is not stored: call changed() after a change")
 
     def load(self, load: Callable[[Any], Any]) -> None:
-        """Pass the stored value, if any, to `load`."""
-        self.read(load)
+        """Pass the stored value of a site, if any, to `load`."""
+        self.read(load, None)
         self._unchanged = "".join(self._text())
 
 
@@ -172,9 +175,9 @@ class Checkpoints:
     def make(
         self,
         key: str,
-        interval: float,
         text: Callable[[], Iterator[str]],
         load: Callable[[Any], Any] | None = None,
+        interval: float = SAVE_INTERVAL_S,
     ) -> Checkpoint:
         """Return a checkpoint that is also stored when the scheduler ends. `load` is called with
         the stored value once the scheduler has its pool; None: the caller reads it.

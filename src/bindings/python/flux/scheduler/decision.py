@@ -97,10 +97,8 @@ class Decision:
         plans_tokens (bool): whether licences with ``plan = true`` are promised together with nodes
         notes_arrivals (bool): whether `arrives` is called for each job
         asks_in_order (bool): whether jobs are examined in order, beginning with the first
-        keeps_times (bool): whether a promise keeps its time or an earlier one until the job starts
-            or leaves
-        another_pass (bool): set when a pass was requested, for a decision that makes it in the same
-            one
+        keeps_times (bool): whether a promise keeps its time or an earlier one to the job's start
+        another_pass (bool): set when a pass was requested, for a decision that goes on instead
     """
 
     looks_past_heads = False
@@ -308,13 +306,11 @@ class Planning:
         self._scheduler.decision.plan_void()
 
     def doubt(self) -> None:
-        """Note that a starting job may break promises; `check_promises` follows when all rules have
-        been told."""
+        """Note that a starting job may break promises; `check_promises` follows."""
         self.in_doubt = True
 
     def check_promises(self) -> None:
-        """Check promises in doubt: all rules have entered a starting job's use of the resources
-        that they keep."""
+        """Check promises in doubt: all rules have entered a starting job's use."""
         self.in_doubt, plan = False, self.made()
         if plan is not None and plan.breaks_a_promise():
             self.renew()

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, NamedTuple, Protocol
 
+from flux.scheduler.attributes import table_in
+
 
 class Fields(NamedTuple):
     """The fields of an object in an answer, by permitted readers: names separated by spaces."""
@@ -96,8 +98,7 @@ class JobOwner(NamedTuple):
 
 
 class Owned(Dict[str, Any]):
-    """An object in an answer about one user's jobs, or several users' (`userid` None): that user
-    sees all of it."""
+    """An object in an answer about one user's jobs (None: several users'), who sees all of it."""
 
     def __init__(self, fields: dict[str, Any], userid: int | None) -> None:
         super().__init__(fields)
@@ -122,8 +123,7 @@ def shown_to(reader: Reader, path: str, value: Any) -> Any:
 def is_private(config: Any) -> bool:
     """Whether guests see nothing of other users under this configuration
     (``access.private-mode``)."""
-    access = config.get("access") if isinstance(config, dict) else None
-    return isinstance(access, dict) and bool(access.get("private-mode", False))
+    return bool(table_in(config, "access").get("private-mode", False))
 
 
 class Reason(str):

@@ -22,8 +22,7 @@ LOOKUP_CURRENT = 2
 
 
 class Acquisition:
-    """The instance's resources, from the resource service (RFC 28). Raises OSError if the request
-    cannot be sent."""
+    """The instance's resources, from the resource service (RFC 28). Raises OSError."""
 
     #: Seconds in which a service that knows the resources answers, unless the machine is very busy.
     KNOWN_RESOURCES_WAIT_S = 0.25

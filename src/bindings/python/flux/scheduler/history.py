@@ -3,8 +3,7 @@
 
 Users request more time than needed, often ten times as much, and submit the same job again and
 again. So the mean of the last two run times of a class of jobs is a better estimate than the limit
-(Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the most recently used
-classes.
+(Tsafrir, Etsion and Feitelson 2007). `RunTimes` keeps just these, for the classes used last.
 
 A promise must never rest on a prediction, which is wrong every other time. Use it to rank jobs.
 
@@ -24,7 +23,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import inf, isfinite
 from typing import Any, Callable, Optional
 
-from flux.scheduler.checkpoint import Checkpoints, check_version, in_parts
+from flux.scheduler.checkpoint import Checkpoints, in_parts
 from flux.scheduler.host import Host
 from flux.scheduler.requests import RunningJob
 
@@ -80,13 +79,11 @@ def expected_run(guess: Any, limit: float) -> float:
 class RunTimes:
     """The last run times of each class of jobs.
 
-    By default each user has separate classes, so a user's jobs do not affect predictions for
-    others.
+    By default each user has separate classes, so users do not affect each other.
 
     Args:
         classes: returns the classes of (userid, size in cores, limit in seconds), from the
-            narrowest to the widest. Classes kept across restarts are tuples of str, int, float or
-            None
+            narrowest to the widest. Those kept are tuples of str, int, float or None
         most (int): maximum number of classes
 
     Attributes:
@@ -184,8 +181,7 @@ class PredictionScore:
         self.accuracy = 0.0
 
     def compare(self, predicted: Any, limit: float, run: float) -> None:
-        """Add a job with a limit that ran for `run` seconds. The prediction counts as used, see
-        `expected_run`."""
+        """Add a job that ran for `run` seconds; the prediction counts as in `expected_run`."""
         predicted = expected_run(predicted, limit)
         self.jobs += 1
         self.underpredicted += run > predicted
@@ -209,10 +205,8 @@ def _storable(part: Any) -> bool:
     )
 
 
-#: Key of the history, its version, and seconds between writes.
+#: KVS key of the history.
 KEY = "checkpoint.sched-history"
-VERSION = 1
-SAVE_INTERVAL_S = 600.0
 
 #: Maximum number of jobs queried at the start: those that ended last.
 MAX_JOBS_ASKED = 2000
@@ -284,7 +278,7 @@ class RunTimeService:
         self._told = told
         self._is_overridden = is_overridden  # whether a policy overrides that
         self._history: RunTimes | None = None
-        self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
+        self._checkpoint = checkpoints.make(KEY, self.text)
         self._loads = False  # whether the stored history is to be read, or was
         self._answers = False  # whether there is a job-list
         #: end of the last job with a known run time, seconds since the epoch
@@ -311,7 +305,6 @@ class RunTimeService:
 
     def _load(self, history: RunTimes) -> None:
         def parse(stored: Any) -> None:
-            check_version(stored, VERSION)
             # Classes of another function would never be found.
             if stored["by"] == _name_of(history.classes):
                 through = float(stored["through"])
@@ -392,8 +385,8 @@ class RunTimeService:
     def text(self) -> Iterator[str]:
         history = self._history
         by = "" if history is None else _name_of(history.classes)
-        head = {"version": VERSION, "through": self._through, "by": by}
-        return in_parts(head, "classes", () if history is None else history.stored())
+        known = () if history is None else history.stored()
+        return in_parts({"through": self._through, "by": by}, "classes", known)
 
 
 def _run_of(job: dict[str, Any]) -> float | None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from flux.scheduler.checkpoint import Checkpoints, check_version, in_parts
+from flux.scheduler.checkpoint import Checkpoints, in_parts
 from flux.scheduler.decision import PolicyView
 from flux.scheduler.forecasts import Forecasts
 from flux.scheduler.projection.fork import ProjectionFailed, Projections
@@ -16,10 +16,8 @@ from flux.scheduler.projection.odds import Calibration, JobOdds, Played, RunShar
 from flux.scheduler.query.answering import Caller
 from flux.scheduler.requests import PendingJob, RunningJob
 
-#: Key of the checkpoint, its version, and seconds between writes.
+#: KVS key of the checkpoint.
 KEY = "checkpoint.sched-odds"
-VERSION = 1
-SAVE_INTERVAL_S = 600.0
 
 #: Seconds for which a forecast of a job answers further queries, unless ranks change.
 FRESH_S = 60.0
@@ -42,21 +40,19 @@ class OddsService:
         self.tells = False  # whether jobs are annotated with odds
         self.shares = RunShares()  # statistics of ended jobs
         self.calibration = Calibration()  # statistics of started jobs
-        self._checkpoint = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
+        self._checkpoint = checkpoints.make(KEY, self.text)
         self._policy = policy
         self._projections = projections
         self._forecasts: Forecasts = policy.forecasts
         self._found: dict[int, JobOdds] = {}  # job id -> latest forecast, of pending jobs
-        #: id of a pending job with a forecast -> its user, time of the first forecast, and that
-        #: forecast
+        #: id of a pending job -> its user, time of its first forecast, and that forecast
         self.first: dict[int, tuple[int | None, float, Played]] = {}
         self._not_before = 0.0
         self._outdated_at = -math.inf
 
     @property
     def are_known(self) -> bool:
-        """Whether queries are played with drawn run times: that is enabled, and enough jobs have
-        ended to draw from."""
+        """Whether queries are played with drawn run times: enabled, and enough jobs have ended."""
         return self._policy.odds_depth > 0 and self.shares.are_enough
 
     # -- events ------------------------------------------------------------------------------------
@@ -85,8 +81,7 @@ class OddsService:
     # -- questions ---------------------------------------------------------------------------------
 
     def known(self, jobid: int) -> dict[str, Any]:
-        """Return the last forecast of a pending job: ``t_likely`` and ``t_p90``, seconds since the
-        epoch, or None."""
+        """Return the last forecast of a pending job: ``t_likely`` and ``t_p90``, times or None."""
         return self._told(self._found.get(jobid))
 
     def _told(self, odds: JobOdds | None) -> dict[str, Any]:
@@ -209,11 +204,9 @@ class OddsService:
 
     def text(self) -> Iterator[str]:
         """Yield the calibration as JSON text, in parts: half a megabyte at most."""
-        head = {"version": VERSION, "misses": self.calibration.stored()}
-        return in_parts(head, "shares", self.shares.stored())
+        return in_parts({"misses": self.calibration.stored()}, "shares", self.shares.stored())
 
     def _restore(self, stored: Any) -> None:
-        check_version(stored, VERSION)
         self.shares.restore(stored["shares"])
         self.calibration.restore(stored["misses"])
 

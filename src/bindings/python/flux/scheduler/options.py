@@ -64,8 +64,7 @@ def parse_level(name: str) -> str:
 
 
 def parse_pool_class(uri: str) -> Any:
-    """Load the pool class of a URI. Raises ValueError if it cannot be loaded, or is not a pool
-    class."""
+    """Load the pool class of a URI. Raises ValueError if it is none, or cannot be loaded."""
     try:
         found = find_pool_class(uri)
     except ValueError as exc:
@@ -104,16 +103,14 @@ def take_options(scheduler: Any, args: tuple[str, ...]) -> list[str]:
 
 
 def described(exc: Exception) -> str:
-    """Return the text of an exception for the log: with its traceback, unless it was raised for
-    users."""
+    """Return the text of an exception for the log, with its traceback if it is not for users."""
     if isinstance(exc, (OSError, ValueError)):
         return str(exc)
     return "".join(traceback.format_exception(type(exc), exc, exc.__traceback__)).rstrip()
 
 
 class ChecksArguments(ABCMeta):
-    """The class of schedulers' classes: making a scheduler ends with a check for arguments that no
-    class took."""
+    """The class of schedulers' classes: refuses arguments that no class of a scheduler took."""
 
     def __call__(cls, h: Any, *args: str) -> Any:
         try:
@@ -189,8 +186,7 @@ def name_in_file(
 
 
 def import_beside(file: str, name: str) -> types.ModuleType:
-    """Import a Python file from the directory of another: ``import`` does not search the directory
-    of a broker module.
+    """Import a Python file beside another: ``import`` does not search a module's directory.
 
     Args:
         file (str): the importing file, its ``__file__``

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 #: Mask of all ranks.
 ALL = -1
 
-#: Jobs examined per reactor turn if each costs a comparison of masks: some tens of microseconds
-#: together.
+#: Jobs examined per reactor turn if each costs a comparison of masks: tens of microseconds.
 JOBS_PER_TURN = 64
 
 #: Jobs sorted per step of `in_steps`: a rank costs 2 to 3 microseconds.
@@ -40,8 +39,7 @@ SORTED_PER_STEP = 256
 
 
 def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
-    """Yield the items of a `heapq` list in order, as of the first step; later changes of the list
-    have no effect.
+    """Yield the items of a `heapq` list in order, as of the first step.
 
     Costs a copy of the list and, for each yielded item, the logarithm of their number; other items
     cost nothing, unlike with sorting.
@@ -69,16 +67,14 @@ def in_steps(
 
 
 class ComparableOrder:
-    """A policy's own order, with checks: a value that does not compare with the others would break
-    the queue."""
+    """A policy's own order; a value that does not compare with others would break the queue."""
 
     def __init__(self, order: Callable[[PendingJob], Any]) -> None:
         self._order = order  # returns the sort key of a job
         self._some: Any = None  # the key of some job, to compare others with
 
     def __call__(self, job: PendingJob) -> Any:
-        """Return the sort key of a job. Raises TypeError if the key does not compare with
-        others."""
+        """Return the sort key of a job. Raises TypeError if it does not compare with others."""
         order = self._order(job)
         try:
             if self._some is None:
@@ -97,8 +93,7 @@ class ComparableOrder:
 class PendingQueue:
     """The heap behind ``Scheduler._queue``: a plain list, which policies change with `heapq`.
 
-    Removals are only recorded; `settle` applies them: a few one by one, many by making the heap
-    anew.
+    Removals are only recorded; `settle` applies them: a few one by one, many by a new heap.
     """
 
     def __init__(self) -> None:
@@ -216,8 +211,7 @@ class Backlog(PendingQueue):
         parked (dict): id -> job that waits for ranks to come up
         groups (dict): signature -> jobs that were examined and wait, without promised ones
         by_ranks (dict): mask of ranks -> the same jobs, if `ranks_of` is set
-        ranks_of: returns the mask of ranks for which a job and others take turns; None: not
-            relevant
+        ranks_of: returns the mask of ranks for which a job and others take turns; None: any
         readmitted (dict): groups of deferred jobs that their rules readmit; walks queue these one by
             one (`readmit_group`)
         requeue: queues one of these jobs again
@@ -244,8 +238,7 @@ class Backlog(PendingQueue):
         self.longest = 0.0
         #: heap of the jobs not examined since they arrived or an event concerned them alone
         self.unexamined: list[Entry] = []
-        #: time since which blocked jobs are to be examined, seconds since the epoch; None: they are
-        #: not
+        #: time since which blocked jobs are to be examined, seconds since the epoch; None: no
         self.woken: float | None = None
         self._wakes_all = False
         self.walk = Walk(self, None, False, False)
@@ -429,8 +422,7 @@ class Backlog(PendingQueue):
         return iter(self.jobs if most is None else self.jobs.head(most))
 
     def first_behind(self, job: PendingJob) -> PendingJob | None:
-        """Return the first unpromised job of `by_ranks` behind a promised one, or None.  O(masks of
-        `by_ranks`)."""
+        """Return the first unpromised job of `by_ranks` behind a promised one.  O(masks)"""
         position = (job.order, job.jobid)
         found = [jobs.first_since(position) for jobs in self.by_ranks.values()]
         found.append(self.first_unexamined())  # in a walk, behind all that were examined
@@ -532,8 +524,7 @@ class Backlog(PendingQueue):
         """Yield the jobs that a pass should examine: walks over the queue, each in order, until no
         job is left that an event could have helped.
 
-        Before the next one the caller answers, blocks or parks each job. An event must not close
-        the pass.
+        Before the next one the caller answers, blocks or parks each job. Events must not close it.
 
         Args:
             promises (PromisedJobs): the promised jobs, and the jobs that may be promised a start

@@ -48,8 +48,7 @@ BEHIND_ALL = 1 << 33
 class AllocRequest:
     """A ``sched.alloc`` request, to be answered exactly once.
 
-    `success`, `deny` or `cancel` answers it finally; `annotate` may be called any number of times
-    before.
+    `success`, `deny` or `cancel` answers it finally; `annotate` may be called before.
 
     Args:
         scheduler (Scheduler): the scheduler, which sends the answers
@@ -115,8 +114,7 @@ class AllocRequest:
         self._send("alloc_deny", note)
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
-        """Return `R`, with the current time and the end from the job's request if its times are not
-        set."""
+        """Return `R`, with the current time and the end by the request if it has no times."""
         execution = R.get("execution")
         if (
             not isinstance(execution, dict)
@@ -275,8 +273,7 @@ class PendingJob:
         # whether the job has a promise, and so is not in its group
         "promised",
         "demoted",  # whether it goes behind all other jobs, regardless of priority
-        # Whether a rule has deferred it since its priority was set: it respects promises made to
-        # others meanwhile.
+        # Whether a rule has deferred it since its priority was set: it respects promises since.
         "was_deferred",
         "tally",  # how counting rules count it (`holdings.Tally`); None: not made yet
         # (sentence, end in seconds since the epoch) while it waits for a preference of its user,
@@ -334,8 +331,7 @@ class PendingJob:
 
     @property
     def attributes(self) -> SystemAttributes:
-        """The system attributes of its jobspec. Costs parsing that, since a long queue keeps it as
-        text."""
+        """The system attributes of its jobspec. Costs parsing that: a queue keeps it as text."""
         return SystemAttributes.of_job(self)
 
     @property
@@ -404,8 +400,7 @@ class RunningJob:
     Attributes:
         jobid (int): the job id
         userid (int): the job's user, or None if unknown
-        size (int): minimum number of requested cores; for a job found running (RFC 27 hello), of
-            held cores
+        size (int): minimum number of requested cores; of a job found running, of held ones
         limit (float): time limit of its request in seconds; infinite without a limit
         start (float): its start, seconds since the epoch
         end (float): its latest end, seconds since the epoch; infinite: unknown
@@ -413,10 +408,8 @@ class RunningJob:
             for another job, or has freed a part of its resources; else None
         predicted (float): run time expected at its start, in seconds, or None
         attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. In
-            `AdmissionRule.hello`: all, with updates applied, if a rule needs them; otherwise, or if
-            unreadable, none
-        eventlog (list): in `AdmissionRule.hello`: its events (RFC 18), if a rule needs them;
-            otherwise, or if unreadable, empty
+            `AdmissionRule.hello`: all, updated, if a rule needs them and they are readable
+        eventlog (list): in `AdmissionRule.hello`: its events (RFC 18), likewise
         unreadable (bool): whether required attributes or events were unreadable
         priority, t_submit: of a job found running: priority, and time of submission in seconds
             since the epoch; else None
@@ -457,8 +450,7 @@ class RunningJob:
         start = execution.get("starttime") or job["t_submit"]
         end = execution.get("expiration") or inf
         cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
-        # The limit is a difference of sums: rounding to milliseconds restores the original, for the
-        # job's class.
+        # The limit is a difference of sums: rounding to milliseconds restores the original.
         found = cls(job["id"], job["userid"], cores, round(end - start, 3), start, end)
         found.priority, found.t_submit, found.R_object = job["priority"], job["t_submit"], R
         return found
@@ -517,8 +509,7 @@ class Requests:
         #: ``on_answer(jobid, event)`` is called when a request is answered; `event` is "success",
         #: "deny" or "cancel". May be None
         self.on_answer: Callable[[int, str], Any] | None = None
-        #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError if it can
-        #: never run
+        #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError to deny it
         self.on_queue: Callable[[PendingJob, Any], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
         #: job id -> state, for jobs that are not unknown
@@ -549,8 +540,7 @@ class Requests:
         return jobid in self._states and self._states[jobid] == RUNNING
 
     def move(self, jobid: int, event: str) -> None:
-        """Apply an event to a job's state. Raises IllegalMove if the event is impossible in this
-        state."""
+        """Apply an event to a job's state. Raises IllegalMove if it is impossible there."""
         before = self._states[jobid] if jobid in self._states else UNKNOWN
         try:
             after = JOB.next[before, event]
@@ -657,8 +647,7 @@ class Requests:
     # -- around each step of the policy's code -----------------------------------------------------
 
     def put_back(self) -> None:
-        """Queue the jobs again that a failed pass has taken out of the queue without an answer.
-        O(pending jobs)."""
+        """Queue jobs again that a failed pass took out without an answer.  O(pending jobs)"""
         if not self.is_popped:
             return
         queued = {job.jobid for job in self.queue.settle()}

@@ -23,8 +23,7 @@ from flux.scheduler.site_policy.holdings import Placeholders
 
 
 def signature_of(request: Any, marks: Any) -> Any:
-    """Return the `PendingJob.signature` of a job: jobs with equal signatures differ only in their
-    limits.
+    """Return the `PendingJob.signature` of a job: jobs with equal ones differ only in limits.
 
     Args:
         marks: the parts added by admission rules, or None
@@ -35,8 +34,7 @@ def signature_of(request: Any, marks: Any) -> Any:
 
 class RuleHost:
     """A scheduler, for the library's rules: the members of
-    `flux.scheduler.admission.AdmissionHost`, which a site's rules may use too, and others that need
-    more care.
+    `flux.scheduler.admission.AdmissionHost`, which a site's rules may use too, and others.
 
     Attributes:
         admission, facts, forecasts, planning, queue_order, running: those of the scheduler
@@ -44,8 +42,7 @@ class RuleHost:
             start, refuse, give_up, start_schedule: its methods
         all_pending, go_ahead: those of its `Requests` and its passes
         checkpoint: makes a checkpoint (`Checkpoints.make`)
-        reads_files (bool): whether the site's files describe the present; not in a simulation of
-            another time
+        reads_files (bool): whether the site's files describe the present; not in a simulation
         handle, log, errors: the scheduler's
         configuration: returns the instance's configuration, as last loaded
         parse: makes a request of the pool from a jobspec
@@ -108,8 +105,7 @@ class RuleHost:
             (told.append if tell else told.remove)(completed)
 
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
-        """Store JSON text under a KVS key, then call ``stored()``. Calls during a commit join the
-        next one, in order."""
+        """Store JSON text under a KVS key, then call ``stored()``. Calls are in order."""
         self._commits.put(key, text, stored)
 
     # -- pending jobs ------------------------------------------------------------------------------
@@ -121,8 +117,7 @@ class RuleHost:
 
     def readmit_in_turn(self, rule: AdmissionRule, key: Hashable, most: float) -> None:
         """Readmit deferred jobs of a rule until it defers one again: one by one, in queue order, as
-        the pass examines them. With a policy that examines no jobs behind waiting ones they return
-        together.
+        the pass examines them. With a policy in strict order they return together.
 
         Args:
             key: the key of the jobs' deferrals (`Deferral.key`)

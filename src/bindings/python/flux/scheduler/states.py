@@ -42,8 +42,7 @@ class StateTable:
         }
 
     def after(self, state: str, event: str) -> str:
-        """Return the state after `event` in `state`.  O(1). Raises IllegalMove if the event is
-        impossible."""
+        """Return the state after `event` in `state`. Raises IllegalMove if it is impossible."""
         try:
             return self.next[state, event]
         except KeyError:

@@ -53,8 +53,7 @@ def parse_duration(text: str, what: str = "duration") -> float:
 
 
 def seconds_of(value: object) -> float | None:
-    """Return a duration of 0 or more, given in seconds or as text such as ``4h``; None if it is
-    neither."""
+    """Return a duration of 0 or more, in seconds or as text (``4h``); None if it is neither."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value) if 0 <= value <= LATEST else None
     if value in ("0", "0s"):
@@ -212,8 +211,7 @@ def _on_day(start: datetime, day: str | None, now: float, wrong: ValueError) -> 
 class Recurrence:
     """The starts of an event that occurs once or repeatedly; immutable.
 
-    Days and weeks are counted on the wall clock of a zone; hours, minutes and seconds are elapsed
-    time.
+    Days and weeks are counted on the wall clock of a zone; shorter units are elapsed time.
 
     Args:
         start: first start, seconds since the epoch

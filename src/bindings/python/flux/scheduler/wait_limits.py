@@ -4,8 +4,7 @@ attributes ``max-wait``, ``deadline`` and ``early`` (:doc:`../guide/max-wait`).
 
 The clock of ``max-wait`` runs while the job manager allows the job to start, from its first request.
 While its queue is stopped, or it is held, its request is withdrawn and the clock is paused. It
-restarts from 0 when the scheduler is reloaded. A started job is left alone: its time limit ends it
-before its deadline.
+restarts from 0 when the scheduler is reloaded. A started job is left alone.
 """
 
 from __future__ import annotations
@@ -192,8 +191,7 @@ class WaitLimits(AdmissionRule):
                 self._deny(job, f"{waiting.note} (it is promised {when})")
 
     def _give_up(self, job: PendingJob, note: str) -> None:
-        """Deny a job. Its user gets `note` and the estimated start; without an estimate, the rule's
-        reason."""
+        """Deny a job. Its user gets `note` and the estimated start, else the rule's reason."""
         host, now = self.host, self.host.now()
         when, _ = host.forecasts.estimate_of(job)
         if when is not None and when > now:

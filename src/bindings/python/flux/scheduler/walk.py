@@ -17,8 +17,7 @@ these examinations have no effect, and are skipped without any change to starts 
   group of jobs with equal requests.
 
 None of this outlives the walk. A long walk is made in steps, between which jobs arrive, leave and
-move. It is never restarted for that, so that each job has its turn: later events cause another
-walk.
+move. It is never restarted for that, so that each job has its turn: events cause another.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ EFFORT_PER_TURN = 24
 #: Number of unexamined jobs that each walk examines in any case.
 MIN_UNEXAMINED = 8
 
-#: Number of sources of jobs from which on the groups that have lost their room are found together,
-#: not one by one.
+#: Number of sources from which on groups that have lost their room are found together.
 MANY_SOURCES = 16
 
 #: Effort of looking up a group, or skipping an unexamined job, in examined jobs.
@@ -203,8 +201,7 @@ class OrderedJobs:
 
 
 class JobGroup(OrderedJobs):
-    """Jobs with one signature and without promises: in a backlog, or deferred by a rule for one
-    cause."""
+    """Jobs of one signature without promises: in a backlog, or deferred for one cause."""
 
     __slots__ = ("signature", "ranks", "request", "known_possible")
 

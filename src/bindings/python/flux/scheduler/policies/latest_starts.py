@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from flux.scheduler.checkpoint import check_version, in_parts
+from flux.scheduler.checkpoint import in_parts
 
 if TYPE_CHECKING:
     from flux.scheduler.checkpoint import Checkpoints
     from flux.scheduler.policies.ranks import BackfillPolicy
     from flux.scheduler.requests import PendingJob
 
-#: Key of the stored latest starts, version of their format, and minimum seconds between writes:
+#: KVS key of the stored latest starts, and minimum seconds between writes:
 #: promises of the last minute before a crash are lost.
 KEY = "checkpoint.sched-promises"
-VERSION = 1
 SAVE_INTERVAL_S = 60.0
 
 #: Seconds after the start to wait for jobs with a latest start, before other jobs may start in
@@ -150,7 +149,7 @@ class StoredLatestStarts:
 
     def __init__(self, latest: LatestStarts, checkpoints: Checkpoints) -> None:
         self._latest = latest
-        self._store = checkpoints.make(KEY, SAVE_INTERVAL_S, self.text)
+        self._store = checkpoints.make(KEY, self.text, interval=SAVE_INTERVAL_S)
         self._saved = 0  # `LatestStarts.changes` when last stored
         #: job id -> latest start before the scheduler was loaded or the request was withdrawn, until
         #: the job arrives
@@ -162,7 +161,7 @@ class StoredLatestStarts:
     def text(self) -> Iterator[str]:
         """Return all latest starts as JSON, in parts."""
         times = [(job.jobid, self._latest.when(job)) for job in self._latest]
-        return in_parts({"version": VERSION}, "latest", [*times, *self._times.items()])
+        return in_parts({}, "latest", [*times, *self._times.items()])
 
     def save(self) -> None:
         """Store the latest starts if they have changed."""
@@ -174,7 +173,6 @@ class StoredLatestStarts:
         """Read the stored latest starts."""
 
         def parse(stored: Any) -> dict[int, float]:
-            check_version(stored, VERSION)
             latest = {int(jobid): float(when) for jobid, when in stored["latest"]}
             if not all(isfinite(when) for when in latest.values()):
                 raise ValueError("a latest start is not a time")

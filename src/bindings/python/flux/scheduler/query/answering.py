@@ -75,8 +75,7 @@ class Caller:
         return job
 
     def shown(self, path: str, value: Any) -> Any:
-        """Return the part of an answer's value that the caller may see; see
-        `flux.scheduler.disclosure.FIELDS`."""
+        """Return the part of an answer's value that the caller may see (`disclosure.FIELDS`)."""
         return value if self.sees_all else shown_to(self, path, value)
 
 
@@ -109,8 +108,7 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
 
 
 def read_horizon(value: Any) -> float:
-    """Parse a horizon, in seconds. Raises ValueError if the value is not a number of seconds from 1
-    to a year."""
+    """Return a horizon. Raises ValueError if it is not a number of seconds from 1 to a year."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -152,8 +150,7 @@ def encode(answer: dict[str, Any]) -> str:
 class Answering:
     """Works on answers, one after another, `ANSWER_SECONDS_PER_TURN` per reactor turn: no pass
     waits longer, whatever the number of queries. Users take turns after each answer. While queries
-    arrive, they are only queued or refused, so that the job manager's messages behind them are read
-    soon.
+    arrive, they are only queued or refused, so that messages behind them are read soon.
 
     Args:
         responder (Responder): has the limits on payloads, and answers with an error if there is one

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 from flux.resource.ResourceCount import ResourceCount
+from flux.scheduler.attributes import table_in
 from flux.scheduler.times import duration_text, seconds_of
 
 
@@ -33,7 +34,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     # Unchanged parts are shared: a jobspec may contain megabytes of files.
     system = dict(system)
     jobspec = {**jobspec, "attributes": {**attributes, "system": system}}
-    queues = _table(config, "queues")
+    queues = table_in(config, "queues")
     defaults = _defaults(config)
     if queues and "queue" not in system and isinstance(defaults.get("queue"), str):
         system["queue"] = defaults["queue"]
@@ -41,14 +42,14 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     if queues and name is None or name is not None and name not in list(queues):
         wrong = "no queue specified" if name is None else f"there is no queue {name!r}"
         raise ValueError(wrong + (f": {', '.join(queues)}" if queues else ""))
-    queue = {} if name is None else _table(queues, name)
+    queue = {} if name is None else table_in(queues, name)
     # the queue that owns the nodes
     place, its_name = queue, name
     if "parent" in queue:
         its_name = queue["parent"]
         if not isinstance(its_name, str) or its_name not in queues:
             raise ValueError(f"queue {name!r}: parent queue {its_name!r} is not configured")
-        place = _table(queues, its_name)
+        place = table_in(queues, its_name)
     if not system.get("duration"):
         limit = {**defaults, **_defaults(place), **_defaults(queue)}.get("duration")
         if limit is not None:
@@ -56,8 +57,7 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     requires = place.get("requires")
     properties = list(requires) if isinstance(requires, list) else []
     if "hosts" in place:
-        # The instance assigns this property to the queue's hosts, so pending jobs follow changes of
-        # these.
+        # The instance assigns this property to the queue's hosts: jobs follow their changes.
         properties.append(f"+{its_name}")
     if properties:
         system["constraints"] = _confined(system.get("constraints"), properties)
@@ -72,13 +72,13 @@ def over_policy(jobspec: dict[str, Any], config: dict[str, Any]) -> str | None:
         jobspec (dict): from `as_submitted`, and valid
         config (dict): the instance's configuration
     """
-    system = _table(jobspec, "attributes", "system")
+    system = table_in(jobspec, "attributes", "system")
     name = system.get("queue")
-    queue = _table(config, "queues", name or "")
-    places = [queue, _table(config, "queues", queue.get("parent", "")), config]
+    queue = table_in(config, "queues", name or "")
+    places = [queue, table_in(config, "queues", queue.get("parent", "")), config]
 
     def limit(*keys: str) -> Any:
-        tables = (_table(place, "policy", "limits", *keys[:-1]) for place in places)
+        tables = (table_in(place, "policy", "limits", *keys[:-1]) for place in places)
         return next((table[keys[-1]] for table in tables if keys[-1] in table), None)
 
     where = "" if name is None else f" for queue {name}"
@@ -119,10 +119,4 @@ def _confined(constraints: Any, properties: list[str]) -> Any:
 
 def _defaults(table: dict[str, Any]) -> dict[str, Any]:
     """Return the default job attributes set by the configuration, or by a queue's table."""
-    return _table(table, "policy", "jobspec", "defaults", "system")
-
-
-def _table(config: Any, *keys: str) -> dict[str, Any]:
-    for key in keys:
-        config = config.get(key) if isinstance(config, dict) else None
-    return config if isinstance(config, dict) else {}
+    return table_in(table, "policy", "jobspec", "defaults", "system")

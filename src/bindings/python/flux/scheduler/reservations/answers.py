@@ -33,8 +33,7 @@ class ReservationAnswers:
     describes reservations: in lists, in plans, and with the jobs in their way.
 
     Attributes:
-        group_jobs (dict): the pending jobs that name a reservation: id -> its name, and the job's
-            user, queue and bank
+        group_jobs (dict): the pending jobs that name a reservation: id -> its name, and `Applicant`
     """
 
     def __init__(self, host: RuleHost, entries: dict[str, ReservationState]) -> None:
@@ -99,8 +98,7 @@ class ReservationAnswers:
         return max(over, key=lambda one: one.window.end, default=None)
 
     def cause_of_wait(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
-        """Return why a job waits for a reservation, in one sentence, or None; and the reservation,
-        if it exists."""
+        """Return why a job waits for a reservation, or None; and the reservation, if it exists."""
         try:
             entry, reason = self.state_of(job)
         except InfeasibleRequest as exc:
@@ -242,8 +240,7 @@ class ReservationAnswers:
         return self._in_the_way(entry.up, entry.reservation.nodes, entry.window.start)
 
     def _in_the_way(self, room: int, nodes: int | None, start: float) -> list[dict[str, Any]]:
-        """Return the running jobs that keep `nodes` of `room` (None: all) from being free at
-        `start`."""
+        """Return the running jobs that keep `nodes` of `room` (None: all) in use at `start`."""
         busy: list[tuple[float, int, int]] = []
         for jobid, end in self._host.admission.ends():
             ranks = self._host.resources.held_ranks(jobid) & room

@@ -5,8 +5,7 @@
 start and a duration. Every start or promise made through that plan respects it, and ranks are chosen
 as late as for any promise. Nodes that running jobs hold beyond its start are kept as well: no other
 job starts on them, and promises to jobs give way. Repeating windows are entered
-`reservation.WINDOWS_PLANNED` ahead, the last without an end, so that it also keeps away jobs that would
-outlive it.
+`reservation.WINDOWS_PLANNED` ahead, the last without an end, so that no job outlives it.
 
 *When it begins*, the ranks are chosen, and their free part is allocated to a *placeholder*, which
 belongs to no job (its id is negative): the pool sees allocated resources, and the plan sees when
@@ -16,8 +15,7 @@ freed, and blocked jobs are examined.
 *A job of the group* that starts inside is placed on the placeholder's resources; the placeholder
 keeps the rest, and takes the job's resources back at its end. It gets a new id each time, since a
 plan identifies an allocation by id and end. A job that does not fit inside may use idle resources
-outside, but none are kept for it there and no job waits behind it: it is deferred until resources
-are released.
+outside, but none are kept for it there and no job waits behind it: it is deferred until a release.
 
 Reservations made by request are stored in the KVS under `KEY` before the request is answered. Those
 in the configuration, ``[reservations.NAME]``, are read when it is loaded or reloaded.
@@ -36,7 +34,7 @@ from flux.resource.pool.masks import idset_text, popcount, to_mask
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.admission import NO_ROOM, Deferral, GivingRule
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.checkpoint import check_version, read_stored
+from flux.scheduler.checkpoint import VERSION, read_stored
 from flux.scheduler.host import Timer, counted, name_of
 from flux.scheduler.pools import missing_hosts
 from flux.scheduler.query.answering import Caller, Entries, Steps, payload_of, read
@@ -53,9 +51,8 @@ from flux.scheduler.rule_host import RuleHost
 from flux.scheduler.site_policy.tables import properties_missing, queues_missing
 from flux.scheduler.times import duration_text, iso_time
 
-#: KVS key of the stored reservations, and version of their format.
+#: KVS key of the stored reservations.
 KEY = "checkpoint.sched-reservations"
-VERSION = 1
 
 #: Maximum number of reservations: each release of resources iterates over all of them.
 MAX_RESERVATIONS = 1000
@@ -69,8 +66,7 @@ DEFERRED_JOBS_RETRIED = 32
 
 
 class ReservationRule(GivingRule):
-    """Keeps reserved resources from jobs outside the group, and allocates them to jobs of the
-    group.
+    """Keeps reserved resources from jobs outside the group, and allocates them to those inside.
 
     Attributes:
         answers (ReservationAnswers): reasons and descriptions
@@ -94,21 +90,18 @@ class ReservationRule(GivingRule):
         #: whether other ranks were chosen since they were stored
         self._chosen = False
         self._timer: Timer | None = None
-        #: names of reservations that repeat -> the start of their next window, and the longest time
-        #: between two
+        #: names of reservations that repeat -> the start of their next window, and the longest gap
         self._gaps: dict[tuple[str, ...], tuple[float, float]] = {}
         self.service = ReservationService(host, self)
 
     def _engage(self) -> None:
-        """Update `engaged` after the reservations, or the pending jobs that name one, have
-        changed."""
+        """Update `engaged`: the reservations, or the pending jobs that name one, have changed."""
         self._gaps.clear()
         adds = bool(self.group_jobs)
         self.host.admission.engage(self, adds or bool(self.entries), adds)
 
     def _wake(self) -> None:
-        """Let deferred jobs be examined after a window began or ended, or a reservation was made or
-        given up."""
+        """Have deferred jobs examined: a window or a reservation has begun or ended."""
         self._gaps.clear()
         self.host.readmit(self)
         deferred = self.host.admission.deferred
@@ -480,7 +473,6 @@ class ReservationService:
             self._add(reservation, configured=False)
 
     def _parse(self, stored: Any) -> list[Reservation]:
-        check_version(stored, VERSION)
         now = self._host.now()
         self._restored = {name: to_mask(ids) for name, ids in stored.get("ranks", {}).items()}
         return [Reservation.from_dict(entry, now) for entry in stored.get("reservations", ())]
@@ -495,8 +487,7 @@ class ReservationService:
             self._host.log.warning(f"{where}{exc}")
 
     def configure(self, entries: dict[str, Reservation]) -> None:
-        """Replace the reservations of the configuration by those in its table, except unchanged
-        ones."""
+        """Replace the configuration's reservations by those in its table, except unchanged ones."""
         wanted = dict(entries)
         for name, entry in list(self._rule.entries.items()):
             if entry.configured:
@@ -592,8 +583,7 @@ class ReservationService:
         self.store(lambda: scheduler.handle.respond(msg, answer))
 
     def unreserve(self, msg: Any) -> None:
-        """Give up a reservation. Raises ValueError if there is no such reservation, or it is
-        configured."""
+        """Give up a reservation. Raises ValueError if there is none, or it is configured."""
         asked = read(payload_of(msg), name=None)
         name = asked["name"]
         if not isinstance(name, str):
@@ -625,8 +615,7 @@ class ReservationService:
         return {"now": self._host.now(), "reservations": shown}
 
     def store(self, stored: Callable[[], None] = lambda: None) -> None:
-        """Store the reservations made by request, and the chosen ranks of all; then call
-        ``stored()``."""
+        """Store reservations made by request, and all chosen ranks; then call ``stored()``."""
         entries = self._rule.entries.values()
         requested = [entry.reservation.to_dict() for entry in entries if not entry.configured]
         ranks = {entry.name: idset_text(entry.ranks) for entry in entries if entry.ranks}

@@ -4,8 +4,7 @@ in a period: ``[budgets.NAME]``.
 
 A job is charged for the resources in its R while it holds them. It may start if past use in the
 period, the use of running jobs up to their limits and its own use are together within the budget:
-so no job has to be ended when a budget is used up. Use after the end of the period is charged to
-the next one.
+so no job has to be ended when a budget is used up. Later use is charged to the next period.
 
 Like a limit, a budget is checked twice: against the minimum of the request, and then exactly,
 against the pool's offer. A job over a budget is deferred: it has no promise, and no job waits
@@ -69,8 +68,7 @@ class Budget(NamedTuple):
 
 
 def read_budget(key: str, value: Any) -> Budget:
-    """Read the table of one budget. Raises ValueError if the entry is invalid; the text begins with
-    the key."""
+    """Read the table of one budget. Raises ValueError, whose text begins with the key."""
     table = Fields(value)
     scope, most = read_scope(table, Fields.number, DIMENSIONS, "{node-hours=10000}")
     period = table.choice("period", PERIODS)
@@ -85,8 +83,7 @@ def _is_key(key: tuple[Any, ...]) -> bool:
 
 
 def _zone(name: str) -> tzinfo:
-    """Return the zone of a name; UTC needs no zone files. Raises ValueError if there is no such
-    zone."""
+    """Return the zone of a name; UTC needs no files. Raises ValueError if there is none."""
     return timezone.utc if name == "UTC" else zone_named(name)
 
 

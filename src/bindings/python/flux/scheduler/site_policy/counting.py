@@ -66,37 +66,25 @@ class Scope(NamedTuple):
     ) -> tuple[Any, ...] | None:
         """Return the key under which a job is counted: user id, bank or queue, or two of them; None
         if the job is not included."""
-        if self.queues and not names.any_covers(self.queues, attributes.queue):
+        queue, bank = attributes.queue, attributes.bank or ""
+        if (
+            (self.queues and not names.any_covers(self.queues, queue))
+            or (self.users and userid not in self.users)
+            or (self.banks and bank not in self.banks)
+            or userid in self.exempt_users
+            or bank in self.exempt_banks
+            or not (self.in_reservations or attributes.reservation is None)
+        ):
             return None
-        if self.users and userid not in self.users or userid in self.exempt_users:
-            return None
-        if self.banks or self.exempt_banks:
-            bank = attributes.bank or ""
-            if self.banks and bank not in self.banks or bank in self.exempt_banks:
-                return None
-        if not self.in_reservations and attributes.reservation is not None:
-            return None
-        key: tuple[Any, ...] = ()
-        for part in PER[self.per]:
-            if part == "user":
-                key += (userid,)
-            elif part == "bank":
-                key += (attributes.bank or "",)
-            else:  # a virtual queue counts as its parent
-                queue = attributes.queue
-                key += (names.parent(queue) or queue or "",)
-        return key
+        # a virtual queue counts as its parent
+        parts = {"user": userid, "bank": bank, "queue": names.parent(queue) or queue or ""}
+        return tuple([parts[part] for part in PER[self.per]])
 
     @property
     def needs_jobspec(self) -> bool:
         """Whether `key_of` needs more than the user."""
-        return bool(
-            self.per not in ("user", "instance")
-            or not self.in_reservations
-            or self.queues
-            or self.banks
-            or self.exempt_banks
-        )
+        by_user = self.per in ("user", "instance") and self.in_reservations
+        return not by_user or bool(self.queues or self.banks or self.exempt_banks)
 
 
 def read_scope(
@@ -112,18 +100,17 @@ def read_scope(
     Raises:
         ValueError: the entry is invalid; the text begins with the key
     """
-    exempt = table.table("exempt")
+    exempt = table.table("exempt") or Fields({})
     scope = Scope(
         table.choice("per", PER),
         queues=table.names("queues"),
         users=table.userids("users"),
         banks=table.names("banks"),
-        exempt_users=() if exempt is None else exempt.userids("users"),
-        exempt_banks=() if exempt is None else exempt.names("banks"),
+        exempt_users=exempt.userids("users"),
+        exempt_banks=exempt.names("banks"),
         in_reservations=table.flag("in-reservations", True),
     )
-    if exempt is not None:
-        exempt.end()
+    exempt.end()
     most = table.table("max")
     if most is None:
         raise ValueError(f"max is missing: expected a table such as {example}")
@@ -173,8 +160,7 @@ class Use:
         return []
 
     def watch(self, bounds: Iterable[Bound] = ()) -> None:
-        """Note bounds of a pending job. Watch this use (`AdmissionControl.watched`) if one of all
-        is exceeded."""
+        """Note bounds of a pending job. Watch this use if one of all is exceeded."""
         for numbers, at, most in bounds:
             if numbers is self.used and most < self.lowest[at]:
                 self.lowest[at] = most
@@ -213,8 +199,7 @@ class Use:
         return room
 
     def count_pending(self, needs: Any, times: float) -> None:
-        """Count the minimum of a pending job: `times` 1 when it arrives, -1 when it is pending no
-        more."""
+        """Count the minimum of a pending job: `times` 1 when it arrives, -1 when it leaves."""
         for at, number in self.needs_pending(needs):
             self.pending[at] += times * number
 
@@ -254,8 +239,7 @@ class Use:
             self.rule.host.admission.watched.discard(self)
 
     def waits_no_more(self, jobid: int, cause: Use | None = None) -> None:
-        """Called when a job has started, was canceled, or is deferred for another cause: a use, or
-        None."""
+        """Called when a job has started, was canceled, or is deferred for another `cause`."""
 
     def without_jobs(self) -> None:
         """Called when its last job has ended or was canceled: drop it."""
@@ -290,13 +274,10 @@ class ScopedUse(Use):
     @property
     def whose(self) -> str:
         """Owner of the counted jobs, in words; empty: all jobs."""
-        found = []
-        for what, value in zip(PER[self.entry.scope.per], self.key):
-            if what == "user":
-                found.append(user_name(value))
-            else:
-                found.append(f"{what} {value or '(none)'}")
-        return ", ".join(found)
+        return ", ".join(
+            user_name(value) if what == "user" else f"{what} {value or '(none)'}"
+            for what, value in zip(PER[self.entry.scope.per], self.key)
+        )
 
 
 class Denied(ValueError):
@@ -597,17 +578,15 @@ class ScopedRule(CountingRule):
     # -- answers -----------------------------------------------------------------------------------
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:
-        own: set[Any] = set()
+        own, order = set[Any](), list(self.entries)
         for number, (jobid, _, use, _) in enumerate(() if caller.sees_all else self.counts_in()):
             job = self.host.running.get(jobid) or self.host.pending(jobid)
             if job is not None and job.userid == caller.userid:
                 own.add(use)
             if number % JOBS_PER_STEP == 0:
                 yield None
-        order = list(self.entries)
-        for use in sorted(
-            self.uses.values(), key=lambda use: (order.index(use.entry.name), str(use.key))
-        ):
+        place = lambda use: (order.index(use.entry.name), str(use.key))
+        for use in sorted(self.uses.values(), key=place):
             scope = use.entry.scope
             if caller.sees_all or use in own or scope.per in ("queue", "instance"):
                 entry = {
@@ -633,5 +612,4 @@ class ScopedRule(CountingRule):
 
 def room_for(needs: dict[Any, Any]) -> float:
     """Return the number of jobs that could start with these needs of some uses."""
-    rooms: list[float] = [use.room(each) for use, each in needs.items()]
-    return min(rooms)
+    return min([float(use.room(each)) for use, each in needs.items()])

@@ -108,8 +108,7 @@ class Associated(Use):
         self.amount, self.rate, self.at = amount, 0.0, at
 
     def amount_at(self, time: float) -> float:
-        """Return the use at a time, if no job starts or ends until then; in the past, as of the last
-        change."""
+        """Return the use at a time after the last change, if no job starts or ends until then."""
         if time <= self.at:
             return self.amount
         return _grown(self.amount, self.rate, time - self.at, self.rule.half_life)
@@ -238,8 +237,7 @@ class FairShareRule(CountingRule):
     # -- the order ---------------------------------------------------------------------------------
 
     def _level_of_job(self, job: PendingJob) -> Level:
-        """Return the sort key of a pending job among those of its priority; the lowest goes
-        first."""
+        """Return the sort key of a pending job among those of its priority, the lowest first."""
         association = self._association(job)
         return self._levels.get(association, (0.0, 0.0)) if association else (0.0, 0.0)
 
@@ -282,8 +280,7 @@ class FairShareRule(CountingRule):
         return {one: self._level(one, used) for one in associations}
 
     def _used_at(self, time: float) -> Used:
-        """Return the use at a time, if no job starts or ends until then.  O(associations with any
-        use)."""
+        """Return the use at a time, if no job starts or ends until then.  O(associations)"""
         found = Used(time, {}, {})
         for (bank, userid), amount in self.amounts(time):
             found.by_associations[bank, userid] = amount

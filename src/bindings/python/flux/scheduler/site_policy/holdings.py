@@ -60,18 +60,15 @@ class Tally:
     """How a job with some needs is counted, pending or running. Jobs with equal needs share it.
 
     Args:
-        needs: each use in which it counts (`flux.scheduler.site_policy.counting.Use`), with its
-            needs of it
+        needs: each use in which it counts (`counting.Use`), with its needs of it
         held (Holding): its resources, or of a pending job the minimum
 
     Attributes:
         uses (list): the uses
         dropped (list): the uses that are dropped when they have no jobs
         told (list): ``(use, noted)``, the uses whose `Use.note_held` is called with `noted`
-        pending (list): ``(numbers, index, number)``: ``numbers[index]`` falls by `number` when it
-            starts
-        steps (list): ``(use, numbers, index, number)``: ``numbers[index]`` grows then, and falls when
-            it has ended
+        pending (list): ``(numbers, index, number)``: ``numbers[index]`` falls when it starts
+        steps (list): ``(use, numbers, index, number)``: ``numbers[index]`` grows until it ends
         is_exact (bool): whether a pending job takes `held` on any ranks
         bounds (list): ``(numbers, index, maximum)``: a pending job may start while no
             ``numbers[index]`` is above its maximum
@@ -79,8 +76,7 @@ class Tally:
             ``used[index] + pending[index]`` at most the maximum, for a promise to be certain
         assured (list): the limits in which jobs behind a promised one then leave it its share
         is_certain (bool): whether a promise can be certain
-        version (int): number of the last change of counting rules that is in `bounds` and those
-            below them
+        version (int): number of the last change of rules that is in `bounds` and those below
     """
 
     is_exact, is_certain, version = False, True, -1

@@ -57,8 +57,7 @@ Rule = TypeVar("Rule", bound=TableRule)
 
 def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
     """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is parsed, but not run. Raises
-    ValueError if the entry is invalid, or the file has a syntax error or does not have the class;
-    the text says why."""
+    ValueError if the entry is invalid, or the file has an error or lacks the class."""
     if not isinstance(value, str) or not value.startswith("/"):
         raise ValueError(f"{value!r}: expected '/PATH/FILE.py:CLASS'")
     source = read_code(key, value, check_owner, "CLASS")
@@ -253,8 +252,7 @@ class RulesInForce:
 
         Returns:
             dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
-                `PolicyTables.changes_to`; ``over``, the jobs over new or changed entries, see
-                `TableRule.jobs_over`
+                `PolicyTables.changes_to`; ``over``, the jobs over these, see `TableRule.jobs_over`
         """
         config = read(payload, config=None)["config"]
         if not isinstance(config, dict):
@@ -353,8 +351,7 @@ class RulesInForce:
         proceed()
 
     def needed(self, rules: Iterable[AdmissionRule]) -> tuple[str, ...]:
-        """Return the data of running jobs that some rules need: ``jobspec``, ``eventlog``, or
-        both."""
+        """Return the data of running jobs that some rules need: ``jobspec`` and ``eventlog``."""
         names: set[str] = set()
         for rule in rules:
             if isinstance(rule, TableRule):

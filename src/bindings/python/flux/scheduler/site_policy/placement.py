@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Jobs in one rack, or in the minimum number of racks: ``[topology.LEVEL]``.
 
-A level, such as ``rack``, is a set of groups of nodes. A job requests a placement at a level with
-``system.placement``:
+A level, such as ``rack``, is a set of groups of nodes. A job's ``system.placement`` names one:
 
 - ``required``: all of its nodes, or each segment of them, in one group. Until that is possible it
   waits as for resources: it is promised the earliest time at which a group has room.
-- ``preferred``: the same until it has waited for ``wait``, then anywhere. Earlier promises are for
-  one group.
+- ``preferred``: the same until it has waited for ``wait``, then anywhere.
 
 If there are levels, the pool places all other jobs in the minimum number of groups, the fullest
 first, so that whole groups stay free; no job waits longer for that. R does not contain groups; a
 job with a placement is annotated with its groups (``sched.placement``).
 
 The rule adds the placement to the job's resource request (`flux.resource.request.Shape.within`);
-the pool does the rest (`flux.resource.pool.groups`), so that plans, reasons and ``flux sched when``
-respect it.
+the pool does the rest (`flux.resource.pool.groups`), so that plans and reasons respect it.
 """
 
 from __future__ import annotations
@@ -220,8 +217,7 @@ class PlacementRule(TableRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def _placed(self, request: Any, attributes: SystemAttributes) -> Placed:
-        """Return the placement of a job with this request. Raises ValueError if it is impossible in
-        this instance."""
+        """Return a job's placement. Raises ValueError if it is impossible in this instance."""
         wanted = read_wanted(attributes.get("placement"))
         groups = self._levels.get(wanted.level)
         if groups is None:

@@ -6,8 +6,7 @@ node belong to one user or bank; ``free``: any jobs.
 
 With ``node`` a request is changed on arrival: the pool sees a request for whole nodes. With
 ``user`` and ``bank`` a rank is *claimed* by the key (user or bank) of the first job on it, until
-the last job there is freed, including clean-up. A job is preferably placed beside others of its
-key.
+the last job there is freed, including clean-up. Jobs are placed beside those of their key.
 
 Claims are in the plan (`flux.resource.plan.claims`): a job that waits for claimed ranks keeps its
 place in the queue, and is promised the time at which the last job of another key has ended there.

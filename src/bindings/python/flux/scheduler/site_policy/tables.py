@@ -18,6 +18,7 @@ from typing import Any, Callable
 
 from flux.resource.pool.constraint import parse_constraint
 from flux.resource.ResourcePool import ResourcePool
+from flux.scheduler.attributes import table_in
 from flux.scheduler.host import ErrorReporter
 from flux.scheduler.times import seconds_of
 
@@ -191,17 +192,12 @@ class QueueNames:
         self._parents: dict[str, str] = {}
 
     def read(self, config: dict[str, Any]) -> bool:
-        """Read the parents from the configuration, ``queues.NAME.parent``. Return whether one has
-        changed."""
-        queues = config.get("queues")
-        parents = {}
-        for name, queue in queues.items() if isinstance(queues, dict) else ():
-            parent = queue.get("parent") if isinstance(queue, dict) else None
-            if isinstance(parent, str):
-                parents[name] = parent
-        changed = parents != self._parents
-        self._parents = parents
-        return changed
+        """Read the parents, ``queues.NAME.parent``. Return whether one has changed."""
+        queues = table_in(config, "queues")
+        parents = {name: table_in(queues, name).get("parent") for name in queues}
+        before = self._parents
+        self._parents = {name: one for name, one in parents.items() if isinstance(one, str)}
+        return self._parents != before
 
     def parent(self, queue: str | None) -> str | None:
         """Return the parent of a virtual queue, or None for other queues.  O(1)."""
@@ -223,9 +219,10 @@ Parser = Callable[[str, Any], Any]
 
 def queues_missing(names: Iterable[str], config: dict[str, Any]) -> Iterator[str]:
     """Yield a sentence for each queue that is not configured."""
-    queues = config.get("queues")
-    known = list(queues) if isinstance(queues, dict) else []
-    for name in names if queues != {} else ():  # {}: a simulation, with the queues of its trace
+    if config.get("queues") == {}:
+        return  # a simulation, with the queues of its trace
+    known = list(table_in(config, "queues"))
+    for name in names:
         if name not in known:
             yield f"there is no queue {name!r}{meant(name, known)}"
 
@@ -244,12 +241,8 @@ def properties_missing(constraint: dict[str, Any], pool: ResourcePool) -> Iterat
 
 def settings_of_queues(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name of each queue with a table ``policy.scheduler``, and this table."""
-    queues = config.get("queues")
-    for name, queue in queues.items() if isinstance(queues, dict) else ():
-        policy = queue.get("policy") if isinstance(queue, dict) else None
-        settings = policy.get("scheduler") if isinstance(policy, dict) else None
-        if isinstance(settings, dict):
-            yield name, settings
+    for name in table_in(config, "queues"):
+        yield name, table_in(config, "queues", name, "policy", "scheduler")
 
 
 class Findings:
@@ -303,8 +296,7 @@ class PolicyTables:
 
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
         """Yield probable mistakes in a valid configuration: a table with almost the name of a
-        registered one, both names of one, a module's name, an unknown key of a queue, and
-        unconfigured queues.
+        registered one, both names of one, a module's name, unknown keys and names of queues.
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written

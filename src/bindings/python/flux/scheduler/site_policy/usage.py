@@ -10,13 +10,9 @@ from math import inf, isfinite
 from typing import Any, Callable, Tuple
 
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.checkpoint import Checkpoint, check_version, in_parts
+from flux.scheduler.checkpoint import Checkpoint, in_parts
 from flux.scheduler.history import ask_for_ended_jobs
 from flux.scheduler.requests import RunningJob
-
-#: Version of the stored format, and seconds between writes.
-VERSION = 1
-SAVE_INTERVAL_S = 600.0
 
 #: Attributes to query of jobs that ended while no scheduler was loaded.
 ATTRIBUTES = ["userid", "bank", "queue", "ncores", "nnodes", "t_run", "t_inactive"]
@@ -61,14 +57,11 @@ class UsageStore:
         """Return the amounts as JSON text, in parts."""
         self.has_changed = False
         now = self._host.now()
-        return in_parts(
-            {"version": VERSION, "through": now}, "used", map(list, self._rule.amounts(now))
-        )
+        return in_parts({"through": now}, "used", map(list, self._rule.amounts(now)))
 
     def restore(self, stored: Any) -> None:
         """Load the parsed output of `text`. Raises ValueError if it has another form; other
         exceptions in `flux.scheduler.checkpoint.DAMAGES` mean the same."""
-        check_version(stored, VERSION)
         through = float(stored["through"])
         used = {tuple(key): float(amount) for key, amount in stored["used"]}
         if not all(map(isfinite, (through, *used.values()))):
@@ -83,7 +76,7 @@ class UsageStore:
         """Start counting jobs: load the amounts stored by an earlier scheduler."""
         if self._checkpoint is not None:
             return
-        self._checkpoint = self._host.checkpoint(self._key, SAVE_INTERVAL_S, self.text)
+        self._checkpoint = self._host.checkpoint(self._key, self.text)
         self.has_changed = False
         self._checkpoint.read(self.restore)
         if self.through and self._host.reads_files:

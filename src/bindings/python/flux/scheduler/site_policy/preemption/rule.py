@@ -32,7 +32,7 @@ from flux.resource.pool.masks import parse_idset
 from flux.resource.ResourcePool import ResourcePool
 from flux.scheduler.admission import GivingRule
 from flux.scheduler.attributes import SystemAttributes
-from flux.scheduler.checkpoint import check_version, read_stored
+from flux.scheduler.checkpoint import read_stored
 from flux.scheduler.disclosure import Owned, read_by
 from flux.scheduler.host import ErrorReporter
 from flux.scheduler.query.answering import Caller, Steps, read
@@ -43,7 +43,6 @@ from flux.scheduler.site_policy.preemption.state import (
     ENDING,
     KEY,
     LENT,
-    VERSION,
     WARNED,
     Part,
     PreemptionClass,
@@ -121,7 +120,6 @@ class PreemptionRule(GivingRule, TableRule):
 
     def _load(self, stored: Any) -> None:
         """Read the record stored by the previous scheduler."""
-        check_version(stored, VERSION)
         found: dict[int, Preemption] = {}
         for one in stored["preemptions"]:
             victims = {victim.jobid: victim for victim in map(Victim.from_dict, one["victims"])}
@@ -303,8 +301,7 @@ class PreemptionAnswers(Part):
 
         Args:
             payload: ``{"id": N, "dry_run": true}``
-            caller (Caller): the client; a guest may query own jobs, and does not see the names of
-                others'
+            caller (Caller): the client; a guest may query own jobs, and sees no names of others'
 
         Returns:
             dict: ``name``, ``victims`` (objects with ``name``, ``class``, ``nodes`` and

@@ -17,7 +17,8 @@ from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.plan.plan import Plan
 from flux.resource.pool.inventory import selected_ranks
 from flux.scheduler.admission import AdmissionRule
-from flux.scheduler.attributes import SystemAttributes
+from flux.scheduler.attributes import SystemAttributes, table_in
+from flux.scheduler.checkpoint import VERSION
 from flux.scheduler.host import counted, name_of
 from flux.scheduler.requests import PendingJob, RunningJob
 from flux.scheduler.rule_host import RuleHost
@@ -37,8 +38,7 @@ NEITHER = -inf
 
 
 class PreemptionClass(NamedTuple):
-    """A class of jobs that may be preempted: an entry of the table. Its jobs give way to jobs of a
-    higher rank."""
+    """A class of jobs that give way to jobs of a higher rank: an entry of the table."""
 
     name: str
     rank: int
@@ -145,15 +145,13 @@ class Classes:
         return PreemptionTerms(None, HIGHEST, inf, queue)
 
     def grace(self, names: Iterable[str]) -> float:
-        """Return the seconds between the warning and the end of jobs of some classes: the
-        maximum."""
+        """Return the longest time between the warning and the end of jobs of some classes."""
         entries = self.entries
         return max([entries[name].grace for name in names if name in entries], default=0.0)
 
 
-#: KVS key of the record, and version of its format.
+#: KVS key of the record.
 KEY = "checkpoint.sched-preemptions"
-VERSION = 1
 
 # States of a preemption.
 LENT = "runs"  # its victims run in time promised to the taker
@@ -199,8 +197,7 @@ class Victim(NamedTuple):
 
     @classmethod
     def from_dict(cls, stored: Any) -> Victim:
-        """Restore from the stored form. Raises ValueError, KeyError or TypeError if it is
-        unreadable."""
+        """Restore from the stored form. Raises one of `DAMAGES` if it is unreadable."""
         jobid, nodes, start = int(stored["id"]), int(stored["nodes"]), float(stored["start"])
         return cls(jobid, str(stored["class"]), nodes, start, stored["userid"])
 
@@ -323,8 +320,7 @@ class RunningJobs:
     @property
     def kill_timeout(self) -> float:
         """Seconds between SIGTERM and SIGKILL for the tasks of a job (``exec.kill-timeout``)."""
-        table = self._host.configuration().get("exec")
-        seconds = seconds_of(table.get("kill-timeout") if isinstance(table, dict) else None)
+        seconds = seconds_of(table_in(self._host.configuration(), "exec").get("kill-timeout"))
         return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 
     def clean_up(self) -> float:
@@ -346,8 +342,7 @@ class RunningJobs:
 
 
 def ends_in(eventlog: list[dict[str, Any]]) -> list[Any]:
-    """Return the events that show that a job has ended, or was ended: their names, or the types of
-    exceptions."""
+    """Return the events that show that a job has ended: their names, or types of exceptions."""
     found = []
     for event in eventlog:
         name, context = event.get("name"), event.get("context") or {}

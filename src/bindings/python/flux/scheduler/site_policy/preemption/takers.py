@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The search for pending jobs that may preempt others, and the choice of the running jobs that must
-end for one to start.
+"""The search for pending jobs that may preempt others, and the choice of the jobs that must end.
 
 Jobs are added one by one until the waiting job fits: the lowest rank first, then the smallest loss
 (nodes x time run), the youngest, the highest id. Then, from the last added to the first, each is
@@ -69,8 +68,7 @@ def choose(ordered: Sequence[Victim], trial: Trial) -> list[Victim] | None:
 #: next is considered, in a projection as in the instance.
 JOBS_PER_SEARCH = 8
 
-#: Maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim
-#: cannot be ended.
+#: Maximum number of preemptions for a job: one, and two more if ranks or victims are lost.
 MOST_TRIES = 3
 
 #: Maximum number of other possible victims checked for ending by themselves.

@@ -6,8 +6,7 @@ The free part of the taker's *place* is kept for it, and more as victims free th
 there; what they hold of it is planned for it from their own ends on. Others may use the rest of the
 same ranks.
 
-No code here waits for an answer: the job manager may itself wait for the scheduler, and then
-neither would go on.
+No code here waits for an answer: the job manager may itself be waiting for the scheduler.
 """
 
 from __future__ import annotations
@@ -174,8 +173,7 @@ class Preemption(Part):
             self.keep()
 
     def extended(self, jobid: int, end: float) -> None:
-        """Note the new end of a victim (infinite: none): in the pool its end remains the planned
-        one."""
+        """Note a victim's new end (infinite: none): in the pool it keeps the planned one."""
         self._host.resources.update_expiration(jobid, self._planned_end(end))
 
     def _set_timer(self, when: float, step: Callable[[], None]) -> None:
@@ -227,8 +225,7 @@ class Preemption(Part):
         return self.state != OVER
 
     def let_run(self, jobids: Collection[int], why: str) -> None:
-        """Let some victims run to their own ends: they need not end for the taker, or have
-        ended."""
+        """Let victims run to their own ends: they need not end for the taker, or have ended."""
         for jobid in jobids:
             self._restore_end(jobid)
             if self.state in (WARNED, ENDING) and jobid in self.held:
@@ -318,8 +315,7 @@ class Preemption(Part):
             return None
 
     def _start_out_of_turn(self, job: PendingJob) -> None:
-        """Start the taker if it fits now, regardless of others ahead of it; give up if another rule
-        defers it."""
+        """Start the taker if it fits now, out of turn; give up if another rule defers it."""
         host, rule = self._host, self.shared.rule
         self._out_of_turn = True
         try:
@@ -472,8 +468,7 @@ class Eviction(Preemption):
     @property
     def keeps_ranks(self) -> bool:
         """Whether all that is free on its ranks is kept for the taker, not only its place: this is
-        unknown, after a reload, or the taker shares ranks only with some jobs, so that others stay
-        off them."""
+        unknown, after a reload, or the taker shares its ranks only with some jobs."""
         return self._claimant is not None or not self.places
 
     @property
@@ -601,8 +596,7 @@ class Eviction(Preemption):
 
     def _choose_place(self, at_deadline: bool = False) -> bool:
         """Choose the place of the taker again, on its ranks: among the resources kept for it, those of
-        victims and, unless a victim was ended, the free ones there. Return False if it does not
-        fit.
+        victims and, unless a victim was ended, the free ones there. False if it does not fit.
 
         Args:
             at_deadline: spare victims that need not end then, since others have made room; and give
@@ -707,8 +701,7 @@ class Eviction(Preemption):
         return granted
 
     def defer_taker(self) -> None:
-        """Defer the taker, unless jobs start in strict order: then those behind it wait for it, as
-        before."""
+        """Defer the taker; in strict order the jobs behind it wait for it, as before."""
         host, job = self._host, self.job
         if job and host.decision.looks_past_heads and job.jobid not in host.admission.deferred:
             host.defer(job, JobDeferred(self.shared.rule, self._deferral()))
