@@ -56,12 +56,7 @@ class Deferral(NamedTuple):
 
 
 class JobDeferred(InsufficientResources):
-    """An admission rule keeps a job from starting now.
-
-    Attributes:
-        rule (AdmissionRule): the rule
-        deferral (Deferral): why, and until when
-    """
+    """An admission rule keeps a job from starting now."""
 
     def __init__(self, rule: AdmissionRule, deferral: Deferral) -> None:
         super().__init__(deferral.reason)
@@ -70,15 +65,10 @@ class JobDeferred(InsufficientResources):
 
 
 class Cause(NamedTuple):
-    """A rule's reason to keep a job waiting.
+    """A rule's reason to keep a job waiting."""
 
-    Attributes:
-        rule: name of the rule
-        reason: for the job's user, in a sentence
-    """
-
-    rule: str
-    reason: str
+    rule: str  # name of the rule
+    reason: str  # for the job's user, in a sentence
 
 
 class AdmissionHost(Protocol):
@@ -239,16 +229,9 @@ class GivingRule(AdmissionRule):
     (``host.admission.engage()``), jobs without room in the pool are examined, too."""
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Allocate to `job` resources that this rule keeps for it, if all rules let it start there
-        (``host.admission.check_allocation``).
-
-        Args:
-            job (PendingJob): a job that may start now
-            plan (Plan): the plan through which jobs are started
-
-        Returns:
-            the allocation, or None: the job is then allocated generally free resources
-        """
+        """Allocate to `job`, which may start now, resources that this rule keeps for it, if all
+        rules let it start there (``host.admission.check_allocation``). None: it is allocated
+        generally free resources. `plan`: the one through which jobs are started."""
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:

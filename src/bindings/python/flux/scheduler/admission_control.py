@@ -41,15 +41,11 @@ if TYPE_CHECKING:
 
 
 class DeferredJobs:
-    """The deferred jobs, grouped by rule, key and signature.
-
-    Attributes:
-        jobs (OrderedJobs): all of them
-    """
+    """The deferred jobs, grouped by rule, key and signature."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self.jobs = OrderedJobs()
+        self.jobs = OrderedJobs()  # all of them
         #: job id -> deferred job, with its rule, deferral and group
         self.by_id: dict[int, tuple[PendingJob, AdmissionRule, Deferral, JobGroup]] = {}
         #: (rule, key) -> {signature: jobs deferred with these}
@@ -244,9 +240,6 @@ def _is_engaged(rule: AdmissionRule, report: Callable[..., Any]) -> bool:
 class AdmissionControl:
     """The rules of a scheduler, and the jobs that they deferred.
 
-    Args:
-        facts (RequestFacts): those of the scheduler
-
     Attributes:
         rules (list): the rules, in the order of checks
         engaged (bool): whether any rule is engaged
@@ -386,21 +379,10 @@ class AdmissionControl:
         request: Any,
         told: Sequence[AdmissionRule],
     ) -> bool:
-        """Give a pending job the request of its jobspec, changed by the rules.
-
-        If it differs from the previous one, the job counts as withdrawn, and all rules except the
-        ones that change requests must be notified (`tell_of_pending`).
-
-        Args:
-            request: as parsed from its jobspec
-            told: rules that do not know the job
-
-        Returns:
-            whether the request is another
-
-        Raises:
-            ValueError: the job can never run
-        """
+        """Give a pending job the request of its jobspec, as parsed, changed by the rules, of which
+        those in `told` do not know the job. Return whether it differs from the previous one: then
+        the job counts as withdrawn, and all rules except the ones that change requests must be
+        notified (`tell_of_pending`). Raises ValueError if the job can never run."""
         self.told.add(job.jobid)
         before, job.resource_request, job.prefers = job.resource_request, request, None
         known = [rule for rule in self.rules if rule not in told]
@@ -503,17 +485,10 @@ class AdmissionControl:
     def allocate(
         self, job: PendingJob, plan: Plan | None, pool: ResourcePool, only_kept: bool = False
     ) -> ResourcePool:
-        """Allocate resources to a job, if it may start now: those that a rule keeps for it, else any.
-
-        Args:
-            plan (Plan): the plan through which jobs are started; None if the pool cannot plan
-            only_kept (bool): allocate no others
-
-        Raises:
-            JobDeferred: a rule keeps it from starting
-            InsufficientResources, InfeasibleRequest, ValueError: from `check`, or from
-                ``ResourcePool.alloc()``
-        """
+        """Allocate resources to a job, if it may start now: those that a rule keeps for it, else
+        (unless `only_kept`) any, through a plan (None: the pool cannot plan). Raises JobDeferred if
+        a rule keeps it from starting; other exceptions are those of `check` and of
+        ``ResourcePool.alloc()``."""
         if self.pins is not None:
             self.pins.review()
         asked = self._to_ask(job)

@@ -25,13 +25,8 @@ def table_in(value: Any, *keys: str) -> dict[str, Any]:
 
 
 class SystemAttributes:
-    """The system attributes of a jobspec, read only here.
-
-    They come from a user: a missing or invalid value is None, and names are `printable`.
-
-    Args:
-        values: the object ``attributes.system``
-    """
+    """The system attributes of a jobspec, the object ``attributes.system``, read only here. They
+    come from a user: a missing or invalid value is None, and names are `printable`."""
 
     __slots__ = ("_values",)
 

@@ -80,13 +80,9 @@ def in_parts(head: dict[str, Any], name: str, entries: Iterable[Any]) -> Iterato
 
 
 class Checkpoint:
-    """A value stored under a KVS key.
-
-    Args:
-        interval (float): minimum time between writes, in seconds
-        text: returns the value as JSON text, in parts; each is made in its own reactor turn, so
-            that a large value delays no message
-    """
+    """A value stored under a KVS key, every `interval` seconds at most. ``text()`` returns it as
+    JSON text, in parts, each made in its own reactor turn, so that a large value delays no
+    message."""
 
     def __init__(
         self, host: Host, key: str, interval: float, text: Callable[[], Iterator[str]]
@@ -180,12 +176,9 @@ class Checkpoints:
         interval: float = SAVE_INTERVAL_S,
     ) -> Checkpoint:
         """Return a checkpoint that is also stored when the scheduler ends. `load` is called with
-        the stored value once the scheduler has its pool; None: the caller reads it.
-
-        Raises:
-            RuntimeError: `load` would not be called, since the stored values have been loaded, or
-                another checkpoint has the key
-        """
+        the stored value once the scheduler has its pool; None: the caller reads it. Raises
+        RuntimeError if `load` would not be called, since the stored values have been loaded, or
+        another checkpoint has the key."""
         if load is not None and self.are_loaded:
             raise RuntimeError(f"{key}: stored values have been loaded: make it in __init__()")
         if load is not None and any(one.key == key for one, _ in self._all):

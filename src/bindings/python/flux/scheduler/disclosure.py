@@ -72,14 +72,10 @@ _SHOWN = {
 
 
 class Reader(Protocol):
-    """A reader of an answer or a reason.
-
-    Attributes:
-        private (bool): whether the instance is in private mode
-    """
+    """A reader of an answer or a reason."""
 
     @property
-    def private(self) -> bool: ...
+    def private(self) -> bool: ...  # whether the instance is in private mode
 
     def may_see(self, userid: int | None) -> bool: ...
 

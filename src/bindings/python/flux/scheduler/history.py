@@ -77,23 +77,18 @@ def expected_run(guess: Any, limit: float) -> float:
 
 
 class RunTimes:
-    """The last run times of each class of jobs.
-
-    By default each user has separate classes, so users do not affect each other.
-
-    Args:
-        classes: returns the classes of (userid, size in cores, limit in seconds), from the
-            narrowest to the widest. Those kept are tuples of str, int, float or None
-        most (int): maximum number of classes
+    """The last run times of each class of jobs, `most` classes. By default each user has separate classes,
+    so users do not affect each other.
 
     Attributes:
-        classes: as given; a site may replace it before the first job ends
-        seen (int): number of run times learnt
+        classes: returns the classes of (userid, size in cores, limit in seconds), from the
+            narrowest to the widest; a site may replace it before the first job ends. Classes kept
+            across restarts are tuples of str, int, float or None
     """
 
     def __init__(self, classes: Classes = narrow_to_wide, most: int = MAX_CLASSES) -> None:
         self.classes = classes
-        self.seen = 0
+        self.seen = 0  # number of run times learnt
         self._most = most
         # The user from whose job a class was first learnt, and its run times; and each user's classes.
         # In both dicts of classes the most recently used is last.
@@ -154,8 +149,8 @@ class RunTimes:
                 yield [kind, runs, owner]
 
     def restore(self, stored: Any) -> None:
-        """Restore the list of `stored`; run times learnt since take precedence. Raises ValueError if
-        it has another form."""
+        """Restore the list of `stored`; run times learnt since take precedence. Raises ValueError
+        if it has another form."""
         try:
             restored = [
                 (tuple(kind), tuple(map(float, runs))[-RUNS_PER_CLASS:], userid)
@@ -231,16 +226,10 @@ def ask_for_ended_jobs(
     learn: Callable[[list[dict[str, Any]]], None],
     retry: float = FIRST_RETRY_S,
 ) -> None:
-    """Query ``job-list`` for the jobs that ended since a time, if it is loaded now or within the
-    next two minutes.
-
-    Args:
-        host: the scheduler's `Host`, or that of a rule
-        since (float): the time, seconds since the epoch
-        attributes: attributes to query
-        learn: called with the jobs, the last to end first; not called on failure
-        retry (float): seconds until the next query if there is no job-list
-    """
+    """Query ``job-list`` for attributes of the jobs that ended since a time (seconds since the
+    epoch), if it is loaded now or within the next two minutes; `retry`: seconds until the next
+    query if it is not. ``learn(jobs)`` is called with them, the last to end first; not on
+    failure."""
 
     def answered(future: Any) -> None:
         try:

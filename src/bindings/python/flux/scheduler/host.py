@@ -74,18 +74,13 @@ class RelayWaker:
 
 
 class Timer:
-    """A call scheduled for a given time; see `Timers.call_at`.
-
-    Attributes:
-        when (float): the time, seconds since the epoch
-        function: the function, or None if it was called or canceled
-    """
+    """A call scheduled for a given time; see `Timers.call_at`."""
 
     __slots__ = ("function", "when")
 
     def __init__(self, when: float, function: Callable[[], Any]) -> None:
-        self.when = when
-        self.function: Callable[[], Any] | None = function
+        self.when = when  # seconds since the epoch
+        self.function: Callable[[], Any] | None = function  # None: it was called or canceled
 
     def cancel(self) -> None:
         """Cancel the call; no effect if it was already made."""
@@ -100,11 +95,8 @@ CLOCK_CHECK_S = 60.0
 
 
 class Timers:
-    """Calls functions at given times of the reactor's clock, all with a single timer watcher.
-
-    Args:
-        longest: maximum seconds for which the watcher is armed
-    """
+    """Calls functions at given times of the reactor's clock, all with a single timer watcher, armed
+    for `longest` seconds at most."""
 
     def __init__(
         self, handle: Any, clock: Clock, errors: ErrorReporter, longest: float = CLOCK_CHECK_S
@@ -229,8 +221,8 @@ YEARS_S = 1e8
 
 
 def check_time(when: Any, now: float, call: Callable[[], str]) -> None:
-    """Raise ValueError if a site's time is not one, in seconds since the epoch, but perhaps a number
-    of seconds from now. `call` returns the text of the call that has it."""
+    """Raise ValueError if a site's time is not one, in seconds since the epoch, but perhaps a
+    number of seconds from now. `call` returns the text of the call that has it."""
     try:
         is_time = float(when) > now - YEARS_S
     except (TypeError, ValueError):

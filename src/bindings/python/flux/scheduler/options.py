@@ -186,16 +186,9 @@ def name_in_file(
 
 
 def import_beside(file: str, name: str) -> types.ModuleType:
-    """Import a Python file beside another: ``import`` does not search a module's directory.
-
-    Args:
-        file (str): the importing file, its ``__file__``
-        name (str): name of the imported file, without ``.py``
-
-    Raises:
-        ImportError: the file does not exist
-        Exception: raised by the file
-    """
+    """Import a Python file beside another: ``import`` does not search a module's directory. `file`:
+    the importing file, its ``__file__``; `name`: of the other, without ``.py``. Raises ImportError
+    if it does not exist, and what it raises."""
     path = Path(file).resolve().with_name(f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"{name}@{path.parent}", path)
     if spec is None or spec.loader is None or not path.exists():

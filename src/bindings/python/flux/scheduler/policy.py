@@ -502,11 +502,8 @@ class PolicyScheduler(Scheduler):
                 yield
 
     def _leaves(self, job: PendingJob, is_first: bool) -> bool:
-        """Start a job if it can start now. Return whether it leaves the queue.
-
-        Args:
-            is_first (bool): whether it may start anywhere; else only on what a rule keeps for it
-        """
+        """Start a job if it can start now. Return whether it leaves the queue. `is_first`: it may
+        start anywhere; else only on what a rule keeps for it."""
         try:
             if is_first:
                 alloc: Any = self.allocate(job)

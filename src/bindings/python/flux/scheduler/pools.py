@@ -28,13 +28,9 @@ DEFAULT_WRITER = "fluxion"
 
 
 def find_pool_class(uri: Any) -> Any:
-    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``.
-
-    ``-`` reads as ``_``; a name without a dot is also looked up in `flux.resource`.
-
-    Raises:
-        ValueError: there is no such module or attribute, or the module cannot be imported
-    """
+    """Find the pool class of a URI: ``module`` (its `pool_class`) or ``module:Class``. ``-`` reads
+    as ``_``; a name without a dot is also looked up in `flux.resource`. Raises ValueError if there
+    is none, or the module cannot be imported."""
     if not isinstance(uri, str) or len(uri) > 255 or not _URI.fullmatch(uri):
         raise ValueError("expected MODULE or MODULE:CLASS")
     name, _, attribute = uri.partition(":")

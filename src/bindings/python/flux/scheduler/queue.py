@@ -157,11 +157,7 @@ class PendingQueue:
         return self._heap
 
     def in_order(self, most: int | None = None) -> Iterator[PendingJob]:
-        """Iterate over the jobs in order, as of now.
-
-        Args:
-            most (int): maximum number of jobs; None: all
-        """
+        """Iterate over the jobs in order, as of now: the first `most` (None: all)."""
         return islice(in_order(self.settle()), most)
 
     def _are_many(self, jobs: Sized) -> bool:
@@ -380,11 +376,7 @@ class Backlog(PendingQueue):
             self._drop(group)
 
     def readmit_group(self, group: JobGroup, now: float) -> None:
-        """Readmit a group of deferred jobs: the next walk includes them.  O(1).
-
-        Args:
-            now (float): seconds since the epoch
-        """
+        """Readmit a group of deferred jobs: the next walk includes them. O(1)"""
         if group not in self.readmitted:
             self.readmitted[group] = None
             self.rooms.enter(group)
@@ -458,12 +450,8 @@ class Backlog(PendingQueue):
     # -- which jobs are to be examined --------------------------------------------------------------
 
     def wake(self, now: float, all: bool = False) -> None:
-        """Have blocked jobs examined again: resources were released, came up or changed.
-
-        Args:
-            now (float): seconds since the epoch
-            all (bool): whether to include jobs without room
-        """
+        """Have blocked jobs examined again, as resources were released, came up or changed; with
+        `all`, those without room too."""
         if self.jobs.count or self.readmitted:
             self._wakes_all |= all
             if self.woken is None:
@@ -508,30 +496,19 @@ class Backlog(PendingQueue):
     # -- findings of a policy about the job that it examines ------------------------------------------
 
     def block(self, job: PendingJob, alike: bool = False, limit: float = inf) -> None:
-        """Note that `job` cannot start at present.
-
-        Args:
-            alike (bool): whether jobs behind it with its signature and at least its limit cannot
-                start either: this walk skips them
-            limit (float): a limit shorter than the job's that is already too long, in seconds
-        """
+        """Note that `job` cannot start at present; if `alike`, nor jobs behind it with its
+        signature and at least its limit, or a shorter `limit` that is already too long: this walk
+        skips them."""
         if alike:
             self.walk.refuse(job.signature, min(limit, job.limit))
 
     def to_examine(
         self, clock: Callable[[], float], promises: PromisedJobs | None = None
     ) -> Iterator[PendingJob | None]:
-        """Yield the jobs that a pass should examine: walks over the queue, each in order, until no
-        job is left that an event could have helped.
-
-        Before the next one the caller answers, blocks or parks each job. Events must not close it.
-
-        Args:
-            promises (PromisedJobs): the promised jobs, and the jobs that may be promised a start
-
-        Yields:
-            a job, or None when the pass should yield to the reactor
-        """
+        """Yield the jobs that a pass should examine, and None when it should yield to the reactor:
+        walks over the queue, each in order, until no job is left that an event could have helped.
+        Before the next one the caller answers, blocks or parks each job. Events must not close the
+        pass."""
         self.effort = 0
         while self.woken is not None or self.unexamined:
             woken = self._walk_since = self.woken

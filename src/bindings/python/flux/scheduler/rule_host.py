@@ -23,11 +23,8 @@ from flux.scheduler.site_policy.holdings import Placeholders
 
 
 def signature_of(request: Any, marks: Any) -> Any:
-    """Return the `PendingJob.signature` of a job: jobs with equal ones differ only in limits.
-
-    Args:
-        marks: the parts added by admission rules, or None
-    """
+    """Return the `PendingJob.signature` of a job: jobs with equal ones differ only in their limits.
+    `marks`: the parts added by admission rules, or None."""
     shape = getattr(request, "shape", None)
     return shape if marks is None or shape is None else (shape, marks)
 
@@ -116,14 +113,9 @@ class RuleHost:
         self.decision.defer(job, why)
 
     def readmit_in_turn(self, rule: AdmissionRule, key: Hashable, most: float) -> None:
-        """Readmit deferred jobs of a rule until it defers one again: one by one, in queue order, as
-        the pass examines them. With a policy in strict order they return together.
-
-        Args:
-            key: the key of the jobs' deferrals (`Deferral.key`)
-            most (float): maximum number per signature for which there can be room: that number
-                returns at once if jobs start in strict order
-        """
+        """Readmit the jobs that a rule deferred with a key until it defers one again: one by one,
+        in queue order, as the pass examines them. With a policy in strict order, `most` per
+        signature return at once, for which there can be room."""
         groups = list(self.admission.deferred.groups(rule, key))
         for group in groups:
             group.is_deferred = False
@@ -167,19 +159,14 @@ class RuleHost:
     def tell_pending(
         self, rules: Sequence[AdmissionRule], jobs: Sequence[PendingJob]
     ) -> Iterator[None]:
-        """Tell some rules of pending jobs; a rule that was removed loses its part of their signatures,
-        and the jobs that one of them has deferred are readmitted.
+        """Tell some rules, which do not know them, of pending jobs, without those that have left
+        meanwhile; a rule that was removed loses its part of their signatures, and the jobs that one
+        of them has deferred are readmitted.
 
         If one of the rules changes requests, the requests are made again. For all other rules, a
         job whose request is another then has been withdrawn and requested again; it loses its
-        promise, and a pass follows. Costs parsing each jobspec.
-
-        A generator, for `go_ahead`, that yields at intervals.
-
-        Args:
-            rules: rules that do not know these jobs
-            jobs: pending jobs; the ones that have left meanwhile are passed over
-        """
+        promise, and a pass follows. Costs parsing each jobspec. A generator, for `go_ahead`, that
+        yields at intervals."""
         for at in range(0, len(jobs), JOBS_PER_TURN):
             if at:
                 yield

@@ -33,18 +33,9 @@ _TIME_FORMS = (
 
 
 def parse_duration(text: str, what: str = "duration") -> float:
-    """Parse a duration such as ``90``, ``1.5h`` or ``1w``: as in RFC 23, or in weeks.
-
-    Args:
-        text: a number with a unit: ms, s (default), m, h, d, w
-        what: its name, for the error
-
-    Returns:
-        seconds, more than 0
-
-    Raises:
-        ValueError: it is not a duration, not finite, or not positive
-    """
+    """Return the seconds of a duration such as ``90``, ``1.5h`` or ``1w``, as in RFC 23, or in
+    weeks: a number with a unit, ms, s (default), m, h, d or w. Raises ValueError, naming it `what`,
+    if it is not a duration, not finite, or not positive."""
     match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     seconds = float(match.group(1)) * _UNITS[match.group(2) or "s"] if match else 0.0
     if not 0 < seconds <= LATEST:
@@ -136,20 +127,11 @@ def iso_time(when: float | None, zone: str = "UTC") -> str | None:
 
 
 def parse_time(text: object, now: float, zone: str = "UTC") -> float:
-    """Parse a time as written by an administrator.
-
-    Args:
-        text: ``now``; ``+2h``: relative to now; ``08:00``: the next such time; ``tomorrow 08:00``,
-            ``tuesday 08:00``: on that day; ``2026-12-01``, ``2026-12-01T08:00``, optionally with
-            seconds and with an offset or Z; a number: seconds since the epoch
-        zone: zone of times without an offset
-
-    Returns:
-        seconds since the epoch
-
-    Raises:
-        ValueError: it is none of these, or is after the year 9998
-    """
+    """Return the seconds since the epoch of a time as written by an administrator: ``now``;
+    ``+2h``, relative to now; ``08:00``, the next such time; ``tomorrow 08:00`` or ``tuesday
+    08:00``, on that day; ``2026-12-01`` or ``2026-12-01T08:00``, optionally with seconds and with
+    an offset or Z; or a number. `zone`: of times without an offset. Raises ValueError if it is none
+    of these, or after the year 9998."""
     when = _parse_time(text, now, zone)
     if not math.isfinite(when) or not -LATEST <= when <= LATEST:
         raise ValueError(f"start={text!r} is invalid: it lies beyond the year 9998")
@@ -211,20 +193,13 @@ def _on_day(start: datetime, day: str | None, now: float, wrong: ValueError) -> 
 class Recurrence:
     """The starts of an event that occurs once or repeatedly; immutable.
 
-    Days and weeks are counted on the wall clock of a zone; shorter units are elapsed time.
-
-    Args:
-        start: first start, seconds since the epoch
-        every: interval between starts: ``"1w"``, ``"2d"``, ``"6h"``; None: it occurs once
-        zone: IANA name of the zone of the wall clock
-
-    Raises:
-        ValueError: `every` or `zone` is invalid, or `every` is less than a minute
+    Days and weeks are counted on the wall clock of a zone; shorter units are elapsed time. Raises
+    ValueError if `every` or `zone` is invalid, or `every` is less than a minute.
     """
 
-    start: float
-    every: str | None = None
-    zone: str = "UTC"
+    start: float  # first start, seconds since the epoch
+    every: str | None = None  # interval: ``"1w"``, ``"2d"``, ``"6h"``; None: it occurs once
+    zone: str = "UTC"  # IANA name of the zone of the wall clock
     _seconds: float = field(default=0.0, init=False, compare=False)
     #: the first start, if days are counted
     _wall: datetime | None = field(default=None, init=False, compare=False)

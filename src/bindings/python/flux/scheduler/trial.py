@@ -22,14 +22,9 @@ TRIED = -(1 << 41)
 
 
 class Trial:
-    """A copy of a plan and its pool, from which running jobs can be removed.
-
-    Args:
-        plan (Plan): the plan
-        request: the request of a job that is to start now
-        longer (float): seconds that resources are kept for it before it runs
-        yielding: ids of jobs whose promises do not count, such as its own
-    """
+    """A copy of a plan and its pool, from which running jobs can be removed, for the request of a
+    job that is to start now. `longer`: seconds that resources are kept for it before it runs;
+    `yielding`: ids of jobs whose promises do not count, such as its own."""
 
     def __init__(
         self, plan: Plan, request: Any, longer: float = 0.0, yielding: Container[int] = ()

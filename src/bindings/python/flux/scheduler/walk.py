@@ -253,13 +253,9 @@ class RoomIndex:
             del self._kinds[kind]
 
     def with_room(self, plan: Plan, beside_promises: bool = False) -> list[JobGroup]:
-        """Return the groups with room now, ignoring promises, and those whose room is unknown.
-        O(kinds of room + groups with room).
-
-        Args:
-            beside_promises (bool): whether to leave out groups whose jobs are all known to be too
-                long, until a promise is dropped or made anew
-        """
+        """Return the groups with room now, ignoring promises, and those whose room is unknown; if
+        `beside_promises`, without groups whose jobs are all known to be too long until a promise is
+        dropped or made anew. O(kinds of room + groups with room)"""
         countable = plan.pool.countable
         for group in self._new:
             shape = group.request.shape

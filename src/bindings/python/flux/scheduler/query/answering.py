@@ -88,14 +88,8 @@ def payload_of(msg: Any) -> Any:
 
 
 def read(payload: Any, **known: Any) -> dict[str, Any]:
-    """Return the payload of a query, with defaults.
-
-    Args:
-        **known: valid keys and their defaults
-
-    Raises:
-        ValueError: a key is unknown
-    """
+    """Return the payload of a query, with the defaults of its `known` keys. Raises ValueError if a
+    key is unknown."""
     if payload is None:
         payload = {}
     if not isinstance(payload, dict):
@@ -150,11 +144,7 @@ def encode(answer: dict[str, Any]) -> str:
 class Answering:
     """Works on answers, one after another, `ANSWER_SECONDS_PER_TURN` per reactor turn: no pass
     waits longer, whatever the number of queries. Users take turns after each answer. While queries
-    arrive, they are only queued or refused, so that messages behind them are read soon.
-
-    Args:
-        responder (Responder): has the limits on payloads, and answers with an error if there is one
-    """
+    arrive, they are only queued or refused, so that messages behind them are read soon."""
 
     def __init__(self, host: Host, responder: Responder) -> None:
         self._handle, self._stopwatch, self._config = host.handle, host.stopwatch, host.config
@@ -174,11 +164,8 @@ class Answering:
 
     def answer(self, msg: Any, query: Callable[[Any, Caller], Steps]) -> None:
         """Answer a request in a later turn. `query` makes the answer from payload and caller.
-
-        Raises:
-            BlockingIOError: too many queries are open (EAGAIN)
-            ValueError: the payload has too many bytes
-        """
+        Raises BlockingIOError if too many queries are open (EAGAIN), ValueError if the payload is
+        too large."""
         self._came = True
         # Most queries of a flood are refused here, before any work on them.
         self._check_open(msg.userid, sees_all(msg))
@@ -304,13 +291,9 @@ class Answering:
 
 @dataclass(eq=False)
 class _OpenQuery:
-    """An unanswered query.
+    """An unanswered query."""
 
-    Attributes:
-        steps, msg: arguments of `Answering.begin`
-    """
-
-    steps: Steps
-    msg: Any
+    steps: Steps  # make the answer
+    msg: Any  # the request
     weight: int  # its weight in the limits
     is_over: bool = False  # whether it is answered, or dropped

@@ -13,18 +13,11 @@ from flux.scheduler.times import duration_text, seconds_of
 
 
 def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
-    """Return a jobspec with its queue's constraint, and the configured defaults.
-
-    A virtual queue (RFC 33) has the nodes of its parent, and its defaults where it sets none.
-
-    Args:
-        jobspec (dict): RFC 14; not changed, and copied only as far as necessary
-        config (dict): the instance's configuration: ``queues`` (RFC 33),
-            ``policy.jobspec.defaults``
-
-    Raises:
-        ValueError: the queue does not exist, or its parent does not, or none is given but required
-    """
+    """Return a jobspec (RFC 14) with its queue's constraint, and the defaults configured by
+    ``queues`` (RFC 33) and ``policy.jobspec.defaults``. A virtual queue (RFC 33) has the nodes of
+    its parent, and its defaults where it sets none. The jobspec is not changed, and copied only as
+    far as necessary. Raises ValueError if the queue or its parent does not exist, or none is given
+    but required."""
     if not isinstance(jobspec, dict):
         return jobspec
     attributes = jobspec.get("attributes", {})
@@ -65,13 +58,9 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
 
 
 def over_policy(jobspec: dict[str, Any], config: dict[str, Any]) -> str | None:
-    """Return why flux-core refuses a job because of ``policy.limits`` (RFC 33), in its words, or
-    None. A queue's limits precede those of its parent, and these the instance's.
-
-    Args:
-        jobspec (dict): from `as_submitted`, and valid
-        config (dict): the instance's configuration
-    """
+    """Return why flux-core refuses a job, by its jobspec from `as_submitted`, because of
+    ``policy.limits`` (RFC 33), in its words, or None. A queue's limits precede those of its parent,
+    and these the instance's."""
     system = table_in(jobspec, "attributes", "system")
     name = system.get("queue")
     queue = table_in(config, "queues", name or "")

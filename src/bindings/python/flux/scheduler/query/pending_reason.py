@@ -40,13 +40,9 @@ class PendingReason:
         self._policy = source.policy
 
     def line(self, job: PendingJob, caller: Caller) -> dict[str, Any]:
-        """Return the reason of a job's wait, as a row of a table.
-
-        Returns:
-            dict: ``id``, ``name``, ``queue``, ``priority``, ``verdict`` ("starts", "waits",
-                "never"), ``reason``, ``t_estimate`` and its kind, `OddsService.known`, and the
-                counts of ``ResourcePool.explain()``
-        """
+        """Return the reason of a job's wait, as a row of a table: ``id``, ``name``, ``queue``,
+        ``priority``, ``verdict`` ("starts", "waits", "never"), ``reason``, ``t_estimate`` and its
+        kind, `OddsService.known`, and the counts of ``ResourcePool.explain()``."""
         policy = self._policy
         request = job.resource_request
         facts: dict[str, Any] = {}
@@ -73,14 +69,11 @@ class PendingReason:
         }
 
     def explain(self, job: PendingJob, caller: Caller) -> Generator[None, None, dict[str, Any]]:
-        """Return the full explanation of a job's wait; yields between its parts.
-
-        Returns:
-            dict: as `line`; ``excluded``, the nodes excluded by each part of its constraint;
-                ``rules``, all reasons of admission rules, the job's first; ``reservation`` and the
-                facts of other rules; `Decision.facts`; ``behind``, the jobs ahead, with
-                ``behind_more`` if some are left out; ``fits``, the part of the job that would fit
-        """
+        """Return the full explanation of a job's wait, in steps: as `line`; ``excluded``, the nodes
+        excluded by each part of its constraint; ``rules``, all reasons of admission rules, the
+        job's first; ``reservation`` and the facts of other rules; `Decision.facts`; ``behind``, the
+        jobs ahead, with ``behind_more`` if some are left out; ``fits``, the part of the job that
+        would fit."""
         policy = self._policy
         answer = self.line(job, caller)
         yield

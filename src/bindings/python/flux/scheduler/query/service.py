@@ -56,19 +56,10 @@ class QueryService:
     # -- why ---------------------------------------------------------------------------------------
 
     def explain(self, payload: Any, caller: Caller) -> Steps:
-        """Explain why pending jobs wait.
-
-        Args:
-            payload: ``{"id": N}`` or ``{"all": true}``
-
-        Returns:
-            dict: ``jobs``: for one job the results of `PendingReason.explain` and
-                `OddsService.of_job`, for all jobs that of `PendingReason.line` each; ``others``:
-                for a guest, the number of others' pending jobs
-
-        Raises:
-            ValueError: the payload is invalid, or there is no such pending job
-        """
+        """Explain why the pending job of an ``id`` waits, or with ``all`` all. Returns ``jobs``:
+        for one job the results of `PendingReason.explain` and `OddsService.of_job`, for all jobs
+        that of `PendingReason.line` each; ``others``: for a guest, the number of others' pending
+        jobs. Raises ValueError if the payload is invalid, or there is no such pending job."""
         asked = read(payload, id=None, all=False)
         if (asked["id"] is None) == (not asked["all"]):
             raise ValueError("give id, or all")
@@ -103,21 +94,15 @@ class QueryService:
     # -- when --------------------------------------------------------------------------------------
 
     def when(self, payload: Any, caller: Caller) -> Steps:
-        """Predict the start of a job that is not submitted, if no other arrives.
+        """Predict the start of a job that is not submitted, if no other arrives. Payload:
+        ``{"jobspec": {...}}`` (RFC 14), optionally ``"priority": N``; default: that of a new job,
+        see `Player.newcomer`. Raises ValueError if the jobspec is invalid.
 
-        Args:
-            payload: ``{"jobspec": {...}}`` (RFC 14), optionally ``"priority": N``; default: that of
-                a new job, see `Player.newcomer`
-
-        Returns:
-            dict: ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``;
-                ``queue``, the job's, or None; ``ranks``, an idset or None; ``unplanned``, number of
-                pending jobs without a start when time ran out; ``t_latest``, if the policy promises latest starts; ``t_likely``
-                and ``t_p90``, see `OddsService.known`; ``warnings``, if jobs may be left out
-
-        Raises:
-            ValueError: the jobspec is invalid
-        """
+        Returns ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``; ``queue``,
+        the job's, or None; ``ranks``, an idset or None; ``unplanned``, number of pending jobs
+        without a start when time ran out; ``t_latest``, if the policy promises latest starts;
+        ``t_likely`` and ``t_p90``, see `OddsService.known`; ``warnings``, if jobs may be left
+        out."""
         asked = read(payload, jobspec=None, priority=None)
         if asked["jobspec"] is None:
             raise ValueError("jobspec is missing")
@@ -184,16 +169,11 @@ class QueryService:
     # -- windows -----------------------------------------------------------------------------------
 
     def windows(self, payload: Any, caller: Caller) -> Steps:
-        """Return the whole nodes that a job could have now, by kind, and for how long.
-
-        Args:
-            payload: ``{"horizon": seconds}`` (default 8 hours)
-
-        Returns:
-            dict: ``until``; ``kinds``, objects with ``kind``, ``total`` and ``steps``, pairs of a
-                number of nodes and the time until which they are free together; ``levels``, the
-                numbers of groups whose nodes are idle now, see `PlacementRule.levels`
-        """
+        """Return the whole nodes that a job could have now, by kind, and for how long. Payload:
+        ``horizon`` in seconds (default 8 hours). Returns ``until``; ``kinds``, objects with
+        ``kind``, ``total`` and ``steps``, pairs of a number of nodes and the time until which they
+        are free together; ``levels``, the numbers of groups whose nodes are idle now, see
+        `PlacementRule.levels`."""
         policy, source = self._policy, self._source
         horizon, plan, answer = self._begin(payload)
         answer["kinds"] = []
@@ -224,16 +204,9 @@ class QueryService:
     # -- plan --------------------------------------------------------------------------------------
 
     def plan(self, payload: Any, caller: Caller) -> Steps:
-        """Return running jobs, promises and reservations, up to a horizon.
-
-        Args:
-            payload: ``{"horizon": seconds}`` (default 8 hours)
-            caller (Caller): the client; a guest does not see the names of others' jobs
-
-        Returns:
-            dict: ``ranks`` and ``down`` (idsets), and the lists ``running``, ``promised`` and
-            ``reserved`` of objects with ``name``, ``start``, ``end``, ``nodes`` and ``ranks``
-        """
+        """Return running jobs, promises and reservations, up to a ``horizon`` in seconds (default 8
+        hours): ``ranks`` and ``down`` (idsets), and the lists ``running``, ``promised`` and
+        ``reserved`` of objects with ``name``, ``start``, ``end``, ``nodes`` and ``ranks``."""
         policy, pool = self._policy, self._policy.resources
         _, plan, head = self._begin(payload)
         now, until = head["now"], head["until"]

@@ -30,14 +30,11 @@ WINDOWS_SHOWN = 64
 
 class ReservationAnswers:
     """Determines the reservation that a job belongs to, waits for or must not run into, and
-    describes reservations: in lists, in plans, and with the jobs in their way.
-
-    Attributes:
-        group_jobs (dict): the pending jobs that name a reservation: id -> its name, and `Applicant`
-    """
+    describes reservations: in lists, in plans, and with the jobs in their way."""
 
     def __init__(self, host: RuleHost, entries: dict[str, ReservationState]) -> None:
         self._host, self._entries = host, entries
+        #: id of a pending job that names a reservation -> its name, and the job's properties
         self.group_jobs: dict[int, tuple[str, Applicant]] = {}
 
     def reservation_of(self, job: PendingJob) -> str | None:
@@ -46,14 +43,8 @@ class ReservationAnswers:
         return None if found is None else found[0]
 
     def state_of(self, job: PendingJob) -> tuple[ReservationState | None, str | None]:
-        """Return the reservation to whose group a job belongs, and why the job cannot run now.
-
-        Returns:
-            the `ReservationState` or None, and a reason or None
-
-        Raises:
-            InfeasibleRequest: the reservation does not admit the job
-        """
+        """Return the reservation to whose group a job belongs, or None, and why the job cannot run
+        now, or None. Raises InfeasibleRequest if the reservation does not admit the job."""
         found = self.group_jobs.get(job.jobid)
         if found is None:
             return None, None

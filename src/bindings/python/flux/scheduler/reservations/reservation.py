@@ -168,16 +168,11 @@ class Reservation:
 
     @classmethod
     def from_dict(cls, entry: object, now: float) -> Reservation:
-        """Make a reservation from an entry of a request, the KVS or the configuration.
-
-        Args:
-            entry: an object with the keys of `to_dict`; times may be texts as for
-                `times.parse_time` and `times.parse_duration`, users may be names, and a single
-                user, queue or bank need not be a list
-
-        Raises:
-            ValueError: a key is missing, unknown, or conflicts with another; the text names it
-        """
+        """Make a reservation from an entry of a request, the KVS or the configuration: an object
+        with the keys of `to_dict`. Times may be texts as for `times.parse_time` and
+        `times.parse_duration`, users may be names, and a single user, queue or bank need not be a
+        list. Raises ValueError if a key is missing, unknown, or conflicts with another; the text
+        names it."""
         if not isinstance(entry, Mapping):
             raise ValueError("a reservation is an object with name, start, duration and nodes")
         name = entry.get("name")
@@ -348,12 +343,8 @@ class ReservationState:
         return max(0, short)
 
     def request(self, nodes: int, duration: float, ranks: int = 0) -> Any:
-        """Return a resource request for some of its nodes.
-
-        Args:
-            duration: seconds; infinite: no end
-            ranks: mask of the only ranks; 0: all that meet the constraint
-        """
+        """Return a request for some of its nodes, for some seconds (infinite: no end), on some
+        ranks (a mask; 0: all that meet the constraint)."""
         constraint = {"ranks": [idset_text(ranks)]} if ranks else self.reservation.constraint
         return self.host.parse(whole_nodes(nodes, 0 if duration == inf else duration, constraint))
 

@@ -66,12 +66,7 @@ DEFERRED_JOBS_RETRIED = 32
 
 
 class ReservationRule(GivingRule):
-    """Keeps reserved resources from jobs outside the group, and allocates them to those inside.
-
-    Attributes:
-        answers (ReservationAnswers): reasons and descriptions
-        service (ReservationService): answers requests about reservations
-    """
+    """Keeps reserved resources from jobs outside the group, and allocates them to those inside."""
 
     name = "reservation"
     attributes = ("reservation",)
@@ -83,7 +78,7 @@ class ReservationRule(GivingRule):
     def __init__(self, host: RuleHost) -> None:
         super().__init__(host)
         self.entries: dict[str, ReservationState] = {}  # name -> reservation
-        self.answers = ReservationAnswers(host, self.entries)
+        self.answers = ReservationAnswers(host, self.entries)  # reasons and descriptions
         self.group_jobs = self.answers.group_jobs
         #: whether the running jobs are in the pool, so that free resources may be taken
         self._open = False

@@ -46,18 +46,13 @@ PER: dict[str, tuple[str, ...]] = {
 
 
 class Scope(NamedTuple):
-    """The jobs that a limit or a budget applies to.
-
-    Attributes:
-        queues, users, banks (tuple): only their jobs; empty: all jobs
-        exempt_users, exempt_banks (tuple): jobs not included
-    """
+    """The jobs that a limit or a budget applies to."""
 
     per: str  # one of `PER`
-    queues: tuple[str, ...]
+    queues: tuple[str, ...]  # only jobs of these queues, users and banks; empty: of all
     users: tuple[int, ...]
     banks: tuple[str, ...]
-    exempt_users: tuple[int, ...]
+    exempt_users: tuple[int, ...]  # jobs of these users and banks are not included
     exempt_banks: tuple[str, ...]
     in_reservations: bool  # whether jobs that name a reservation are included
 
@@ -90,16 +85,9 @@ class Scope(NamedTuple):
 def read_scope(
     table: Fields, read: Callable[[Fields, str], N | None], names: Iterable[str], example: str
 ) -> tuple[Scope, tuple[N | None, ...]]:
-    """Take the keys of a scope from a table, and the maxima in ``max`` (None: no maximum).
-
-    Args:
-        read: method that takes a maximum
-        names: the possible maxima, one of which is required
-        example (str): example of ``max``
-
-    Raises:
-        ValueError: the entry is invalid; the text begins with the key
-    """
+    """Take the keys of a scope from a table, and the maxima in ``max`` (None: no maximum), each by
+    the method `read`; one of `names` is required. `example`: one of ``max``. Raises ValueError if
+    the entry is invalid; the text begins with the key."""
     exempt = table.table("exempt") or Fields({})
     scope = Scope(
         table.choice("per", PER),
@@ -249,15 +237,12 @@ class Use:
 
 class ScopedUse(Use):
     """The use of an entry with a ``name``, a ``scope`` and maxima, ``most``; the key has user id,
-    bank or queue of the jobs, or two of them.
-
-    Attributes:
-        userid (int or None): their user, if it is the same for all
-    """
+    bank or queue of the jobs, or two of them."""
 
     def __init__(self, rule: Any, entry: Any, key: tuple[Any, ...]) -> None:
         super().__init__(rule, entry, key, entry.most)
         parts = PER[entry.scope.per]
+        #: their user, if it is the same for all, else None
         self.userid = key[parts.index("user")] if "user" in parts else None
 
     def is_assured(self, needs: Any, unlike: tuple[bool, bool]) -> bool:
@@ -424,11 +409,8 @@ class CountingRule(TableRule):
             self.host.admission.watched.add(use)
 
     def readmit_for(self, use: Any, waiting: Any = None) -> None:
-        """Readmit the jobs that wait for a use and may start now.
-
-        Args:
-            waiting: the items of `Use.waiting` to look at; None: all
-        """
+        """Readmit the jobs that wait for a use and may start now. `waiting`: the items of
+        `Use.waiting` to look at; None: all."""
         groups_of = self.host.admission.deferred.groups
         for key, needs in list(use.waiting.items()) if waiting is None else waiting:
             if not groups_of(self, key):

@@ -93,13 +93,9 @@ def read_entry(key: str, value: Any) -> Any:
 
 
 class Associated(Use):
-    """The jobs of an association, its key; `Use.pending` has the number of pending ones.
-
-    Attributes:
-        amount (float): its past use, in weighted seconds, at the time `at`
-        rate (float): use per second by running jobs
-        at (float): time of the last change, seconds since the epoch
-    """
+    """The jobs of an association, its key; `Use.pending` has the number of pending ones. Its past
+    use is `amount`, in weighted seconds, at the last change, `at` (seconds since the epoch), and
+    grows by `rate`."""
 
     rule: FairShareRule
 
@@ -226,7 +222,8 @@ class FairShareRule(CountingRule):
         self.store.hello(job)
 
     def rate_of(self, rates: Iterable[float]) -> float:
-        """Return the weighted use per second of a job with these numbers of nodes, cores and GPUs."""
+        """Return the weighted use per second of a job with these numbers of nodes, cores and
+        GPUs."""
         rate: float = sum(map(mul, rates, self.weights))
         return rate
 

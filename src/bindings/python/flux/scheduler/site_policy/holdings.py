@@ -18,14 +18,10 @@ from flux.scheduler.decision import PolicyView
 
 
 class Holding(NamedTuple):
-    """The resources held by a job.
-
-    Attributes:
-        nodes, cores, gpus (int): total numbers
-    """
+    """The resources held by a job."""
 
     ranks: int = 0  # mask of its ranks
-    nodes: int = 0
+    nodes: int = 0  # total numbers of these and the following
     cores: int = 0
     gpus: int = 0
 

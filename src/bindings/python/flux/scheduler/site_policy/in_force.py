@@ -71,25 +71,14 @@ def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
 
 
 class RulesInForce:
-    """Adds each rule to the scheduler while its table has an entry.
+    """Adds each rule to the scheduler while its table has an entry, behind that of reservations.
+    `own`: name -> ``FILE:CLASS`` of site rules in addition to ``[rules]``."""
 
-    Args:
-        reservations (ReservationRule): the rule that precedes them
-        own (dict): name -> ``FILE:CLASS`` of site rules in addition to ``[rules]``
-
-    Attributes:
-        rules (list): all rules, in force or not; the site's own are last
-    """
-
-    def __init__(
-        self,
-        host: RuleHost,
-        reservations: ReservationRule,
-        own: dict[str, str],
-    ) -> None:
+    def __init__(self, host: RuleHost, reservations: ReservationRule, own: dict[str, str]) -> None:
         self._host = host
         self._reservations, self._service = reservations, reservations.service
         self._errors = host.errors
+        #: all rules, in force or not; the site's own are last
         self.rules: list[AdmissionRule] = [rule(host, host.errors) for rule in RULES]
         #: name -> site rule
         self._own: dict[str, AdmissionRule] = {}
@@ -114,16 +103,9 @@ class RulesInForce:
     # -- rules of the site's own -------------------------------------------------------------------
 
     def _make(self, option: str, name: str, text: str) -> AdmissionRule:
-        """Make a site rule.
-
-        Args:
-            option (str): name of the argument or key, for errors
-            name (str): the rule's name, unless its class has one
-            text (str): ``FILE:CLASS``
-
-        Raises:
-            ValueError: there is no such class, it cannot be instantiated, or its table is another's
-        """
+        """Make a site rule from ``FILE:CLASS``. `option`: the argument or key, for errors; `name`:
+        the rule's, unless its class has one. Raises ValueError if there is no such class, it cannot
+        be instantiated, or its table is another's."""
         kind = name_in_file(option, text, self._host.reads_files, "CLASS")
         if not isinstance(kind, type) or not issubclass(kind, AdmissionRule):
             raise ValueError(f"{option}={text!r}: it is not a class derived from AdmissionRule")
@@ -245,15 +227,9 @@ class RulesInForce:
                     yield f"configuration: [{rule.table}.{key}] {text}"
 
     def check(self, payload: Any, caller: Caller) -> Steps:
-        """Check a configuration that is not in force; changes nothing.
-
-        Args:
-            payload: ``config``, the proposed configuration of the instance
-
-        Returns:
-            dict: ``faults`` and ``doubts``, lists of lines; ``changes``, see
-                `PolicyTables.changes_to`; ``over``, the jobs over these, see `TableRule.jobs_over`
-        """
+        """Check the configuration ``config`` of the payload, which is not in force; changes
+        nothing. Returns ``faults`` and ``doubts``, lists of lines; ``changes``, see
+        `PolicyTables.changes_to`; ``over``, the jobs over these, see `TableRule.jobs_over`."""
         config = read(payload, config=None)["config"]
         if not isinstance(config, dict):
             raise ValueError("config: expected an object")
@@ -308,11 +284,7 @@ class RulesInForce:
         return over
 
     def in_use(self, payload: Any, caller: Caller) -> Steps:
-        """Return the use of all limits, licences and others.
-
-        Returns:
-            dict: table of a rule -> list of objects
-        """
+        """Return the use of all limits, licences and others: lists of objects by rule."""
         read(payload)
         answer: dict[str, Any] = {"now": self._host.now()}
         for rule in self.rules:
@@ -366,11 +338,7 @@ class RulesInForce:
         self, rules: list[AdmissionRule], known: dict[int, dict[str, Any] | None]
     ) -> Iterator[None]:
         """Set new entries of some rules, and the reservations, and tell the rules of all jobs. A
-        generator that yields at intervals.
-
-        Args:
-            known: id of a running job -> its data, as looked up
-        """
+        generator that yields at intervals. `known`: the data of running jobs, as looked up."""
         host, errors = self._host, self._errors
         running, pending = list(host.running.values()), host.all_pending()
         told = [

@@ -62,12 +62,8 @@ class Reading(NamedTuple):
 
 
 def read_file(path: str) -> Reading:
-    """Read a file of numbers.
-
-    Raises:
-        OSError: the file is unreadable
-        ValueError: it is not a regular file, is too long, or a line is invalid
-    """
+    """Read a file of numbers. Raises OSError if it is unreadable, ValueError if it is not a regular
+    file, is too long, or a line is invalid."""
     # opening a pipe without a writer would block
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

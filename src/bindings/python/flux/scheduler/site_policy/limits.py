@@ -41,11 +41,7 @@ from flux.scheduler.site_policy.tables import Fields
 
 
 class Amount(NamedTuple):
-    """A number of each limited quantity.
-
-    Attributes:
-        nodes, cores, gpus, jobs (int): the numbers
-    """
+    """A number of each limited quantity."""
 
     nodes: int = 0
     cores: int = 0

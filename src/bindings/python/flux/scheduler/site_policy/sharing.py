@@ -56,12 +56,8 @@ class Sharer(NamedTuple):
 
 
 def whole_nodes(shape: Shape, pool: ResourcePool, ranks: int) -> Shape:
-    """Return a shape for the minimum number of whole nodes that hold the minimum of `shape`.
-
-    Args:
-        shape (Shape): slots of cores, or of containers such as sockets
-        ranks (int): mask of the usable ranks
-    """
+    """Return a shape for the minimum number of whole nodes of some ranks (a mask) that hold the
+    minimum of `shape`: slots of cores, or of containers such as sockets."""
     if shape.exclusive:
         return shape
     if shape.node_count is not None:

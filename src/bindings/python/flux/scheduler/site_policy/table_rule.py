@@ -54,14 +54,9 @@ class TableRule(AdmissionRule):
         self.errors = errors
 
     def parse(self, key: str, value: Any) -> Any:
-        """Parse an entry of the table: the value of a key (usually a table itself).
-
-        Returns:
-            the entry; equal for entries with the same meaning. By default the value
-
-        Raises:
-            ValueError: the entry is invalid; the text begins with the key inside it
-        """
+        """Parse an entry of the table: the value of a key (usually a table itself). Return the
+        entry, equal for entries with the same meaning; by default the value. Raises ValueError if
+        it is invalid; the text begins with the key inside it."""
         return value
 
     def doubts(self, entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -95,15 +90,7 @@ class TableRule(AdmissionRule):
         running: list[RunningJob],
         pending: list[PendingJob],
     ) -> Iterator[JobsOver | None]:
-        """Yield the jobs that would be over entries that are not in force; changes nothing.
-
-        Args:
-            entries (dict): the proposed entries of the table
-            names (list): the keys of new or changed entries
-            running: the running jobs, with the data in `needs`
-            pending: the pending jobs
-
-        Yields:
-            JobsOver: a line for the site's administrators; None where the answer may pause
-        """
+        """Yield the jobs that would be over entries of the table that are not in force, with some
+        new or changed keys (`names`), among running ones, with the data in `needs`, and pending
+        ones: lines for administrators, and None where the answer may pause. Changes nothing."""
         return iter(())

@@ -32,15 +32,9 @@ def meant(name: str, known: Iterable[str]) -> str:
 class Fields:
     """A table from which keys are taken one by one; keys left at the end are unknown.
 
-    Each method returns the value of a key, or `default` if it is missing.
-
-    Args:
-        table: a value from the configuration
-        path (str): prefix of keys in errors, for a nested table: ``"max."``
-
-    Raises:
-        ValueError: it is not a table; from each method: the value is of another type. The text
-            begins with the key
+    Each method returns the value of a key, or `default` if it is missing. Raises ValueError if it
+    is not a table, and in each method if the value is of another type; the text begins with the
+    key, in a nested table with its `path`, such as ``max.``.
     """
 
     def __init__(self, table: Any, path: str = "") -> None:

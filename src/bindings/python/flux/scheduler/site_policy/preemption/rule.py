@@ -61,11 +61,7 @@ COME_BACK_S = 5.0
 
 
 class PreemptionRule(GivingRule, TableRule):
-    """Ends running jobs for pending ones, by the table ``[preemption]``.
-
-    Attributes:
-        classes (Classes): the classes in force
-    """
+    """Ends running jobs for pending ones, by the table ``[preemption]``."""
 
     name = "preemption"
     table = "preemption"
@@ -297,20 +293,11 @@ class PreemptionAnswers(Part):
         }
 
     def preempt(self, payload: Any, caller: Caller) -> Steps:
-        """Return the victims of a pending job, for ``--dry-run``. Changes nothing.
-
-        Args:
-            payload: ``{"id": N, "dry_run": true}``
-            caller (Caller): the client; a guest may query own jobs, and sees no names of others'
-
-        Returns:
-            dict: ``name``, ``victims`` (objects with ``name``, ``class``, ``nodes`` and
-                ``node_hours``), ``node_hours``, ``text``, and ``reason``: why it has no victims, or
-                None
-
-        Raises:
-            ValueError: the payload is invalid, or there is no such pending job
-        """
+        """Return the victims of a pending job, for ``--dry-run``; changes nothing. Payload:
+        ``{"id": N, "dry_run": true}``. A guest may query own jobs, and does not see the names of
+        others'. Returns ``name``, ``victims`` (objects with ``name``, ``class``, ``nodes`` and
+        ``node_hours``), ``node_hours``, ``text``, and ``reason``: why it has no victims, or None.
+        Raises ValueError if the payload is invalid, or there is no such job."""
         asked = read(payload, id=None, dry_run=False)
         if asked["dry_run"] is not True:
             raise ValueError(
@@ -332,16 +319,12 @@ class PreemptionAnswers(Part):
         }
 
     def list(self, payload: Any, caller: Caller) -> Steps:
-        """Return the current preemptions, and counts by class.
+        """Return the current preemptions, and counts by class. A guest sees preemptions whose taker
+        or victims are its own jobs; counts include all.
 
-        A guest sees preemptions whose taker or victims are its own jobs; counts include all.
-
-        Returns:
-            dict: ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``,
-                ``expected`` and ``victims``; ``borrowers``, the jobs in time promised to others:
-                ``name``, ``class``, ``for``, ``state`` and ``end``, when they are ended;
-                ``counts``; ``takers``
-        """
+        Returns ``preemptions``, objects with ``name``, ``queue``, ``state``, ``deadline``,
+        ``expected`` and ``victims``; ``borrowers``, the jobs in time promised to others: ``name``,
+        ``class``, ``for``, ``state`` and ``end``, when they are ended; ``counts``; ``takers``."""
         read(payload)
         now = self._host.now()
         shown = []

@@ -376,15 +376,10 @@ class PreemptionCounts:
 
 
 class PreemptionState:
-    """The shared state of the parts of preemption.
+    """The shared state of the parts of preemption."""
 
-    Attributes:
-        takers (Takers): searches for jobs that may preempt others
-        loans (Loans): starts jobs in promised time
-    """
-
-    takers: Any  # these two read this file
-    loans: Any
+    takers: Any  # `Takers`, which search for jobs that may preempt others, and read this file
+    loans: Any  # `Loans`, which start jobs in promised time, and read this file
 
     def __init__(self, host: RuleHost, rule: AdmissionRule) -> None:
         self.host, self.rule = host, rule
@@ -456,15 +451,10 @@ class Part:
         hold: Callable[[], list[int]] = list,
         unpinned: Collection[int] = (),
     ) -> bool:
-        """Whether a promise that can be kept now would break in a trial, which is undone. It is
-        made on the pool itself, which costs less than a copy.
-
-        Args:
-            ends: id of a running job -> its end in the pool
-            without: ids of the promises that do not count
-            hold: also makes placeholders, and returns their ids
-            unpinned: ids of the promises that may move to other ranks
-        """
+        """Whether a promise that can be kept now would break in a trial on the pool itself, which
+        costs less than a copy, and is undone: with other ends of running jobs in the pool,
+        `without` some promises, with some `unpinned`, and with the placeholders that `hold`
+        makes."""
         pool, restore = self._host.resources, plan.withdraw([*without, *plan.open_ids()])
         stale, before = plan.stale(), {jobid: pool.job_end(jobid) for jobid in ends}
         for jobid, end in ends.items():

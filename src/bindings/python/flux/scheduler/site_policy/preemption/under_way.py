@@ -595,13 +595,10 @@ class Eviction(Preemption):
         super().end(why)
 
     def _choose_place(self, at_deadline: bool = False) -> bool:
-        """Choose the place of the taker again, on its ranks: among the resources kept for it, those of
-        victims and, unless a victim was ended, the free ones there. False if it does not fit.
-
-        Args:
-            at_deadline: spare victims that need not end then, since others have made room; and give
-                up if a rule would keep the taker from starting there
-        """
+        """Choose the place of the taker again, on its ranks: among the resources kept for it, those
+        of victims and, unless a victim was ended, the free ones there. Return False if it does not
+        fit. `at_deadline`: spare victims that need not end, since others have made room, and give
+        up if a rule would keep the taker from starting there."""
         host, plan, before, job = self._host, self._host.planning.current(), self.places, self.job
         assert plan is not None and job is not None, "the pool can plan, and the job is pending"
         victims = [jobid for jobid in self.victims if jobid in self.held]
