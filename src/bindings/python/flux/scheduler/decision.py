@@ -285,8 +285,7 @@ class Planning:
         return self.plan
 
     def require(self) -> Plan | None:
-        """Return the plan, for a policy that requires one. If the pool cannot plan, log that, end
-        the scheduler and return None."""
+        """Return the plan, for a policy that requires one; without one, end the scheduler."""
         plan = self.current()
         if plan is None:
             scheduler = self._scheduler

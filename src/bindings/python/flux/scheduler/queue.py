@@ -161,8 +161,7 @@ class PendingQueue:
         return islice(in_order(self.settle()), most)
 
     def _are_many(self, jobs: Sized) -> bool:
-        """Whether to change all these jobs at once: a change of one costs about as much as making
-        the heap of sixteen."""
+        """Whether to change all these jobs at once: one costs as much as a heap of 16."""
         return 16 * len(jobs) >= len(self._heap)
 
     def _take_out(self, job: PendingJob) -> bool:
@@ -213,8 +212,7 @@ class Backlog(PendingQueue):
         requeue: queues one of these jobs again
         rooms (RoomIndex): the groups by the room that they need
         effort (float): work of this reactor turn, in examined jobs
-        longest (float): maximum wait of a job for examination after an event that could help it,
-            seconds
+        longest (float): maximum wait for examination after an event, in seconds
         walk (Walk): the walk that is under way, or the last one
     """
 
@@ -310,8 +308,7 @@ class Backlog(PendingQueue):
             self.join_group(job)
 
     def regroup(self) -> None:
-        """Update the groups after the ranks that jobs could use may have changed.  O(groups); if
-        they have, O(jobs)."""
+        """Update the groups: ranks that jobs could use may have changed.  O(groups), then O(jobs)"""
         if self.ranks_of is None:
             return
         for group in self.readmitted_groups():
@@ -390,8 +387,7 @@ class Backlog(PendingQueue):
         return bool(self.readmitted) and any(group.is_readmitted for group in self.readmitted)
 
     def readmitted_groups(self) -> list[JobGroup]:
-        """Drop the groups in `readmitted` without jobs, or deferred again; return the others.
-        O(groups)."""
+        """Drop groups in `readmitted` without jobs or deferred again; return others.  O(groups)"""
         for group in [one for one in self.readmitted if not one.is_readmitted]:
             del self.readmitted[group]
             self.rooms.leave(group)

@@ -57,8 +57,7 @@ class AllocRequest:
     Attributes:
         jobid (int): the job id
         job (PendingJob or None): the queued job of the request
-        state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied",
-            "canceled"
+        state (str): one of `flux.scheduler.states.REQUEST`: such as "open"
         finalized (bool): whether the request was answered
         table (Requests or None): the table of the open request; None for one made by hand
         userid (int or None): the job's user, if known
@@ -411,8 +410,7 @@ class RunningJob:
             `AdmissionRule.hello`: all, updated, if a rule needs them and they are readable
         eventlog (list): in `AdmissionRule.hello`: its events (RFC 18), likewise
         unreadable (bool): whether required attributes or events were unreadable
-        priority, t_submit: of a job found running: priority, and time of submission in seconds
-            since the epoch; else None
+        priority, t_submit: of a job found running: these; else None
     """
 
     ending: float | None = None
@@ -444,8 +442,7 @@ class RunningJob:
 
     @classmethod
     def found(cls, job: dict[str, Any], R: dict[str, Any]) -> RunningJob:
-        """Return the record of a job found running, from the job manager's entry and its R (RFC
-        20); its request is unknown."""
+        """Return the record of a job found running, from the job manager's entry and its R."""
         execution = R["execution"]
         start = execution.get("starttime") or job["t_submit"]
         end = execution.get("expiration") or inf
@@ -506,8 +503,7 @@ class Requests:
         self.will_not_run: Callable[[int], Any]
         self.success_failed: Callable[[AllocRequest, Any, Exception], Any]
         self.answer_failed: Callable[[str, Any, tuple[Any, ...], Exception], Any]
-        #: ``on_answer(jobid, event)`` is called when a request is answered; `event` is "success",
-        #: "deny" or "cancel". May be None
+        #: ``on_answer(jobid, event)`` is called when a request is answered; or None
         self.on_answer: Callable[[int, str], Any] | None = None
         #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError to deny it
         self.on_queue: Callable[[PendingJob, Any], Any] | None = None
@@ -628,8 +624,7 @@ class Requests:
             self.on_answer(jobid, event)
 
     def job_of(self, jobid: int) -> PendingJob | None:
-        """Return the queued job of an open request, or None. Costs a search if the policy has
-        queued the job itself."""
+        """Return the queued job of an open request, or None; searched if the policy queued it."""
         request = self._open.get(jobid)
         if request is None:
             return None

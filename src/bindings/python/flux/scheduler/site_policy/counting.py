@@ -59,8 +59,7 @@ class Scope(NamedTuple):
     def key_of(
         self, userid: int, attributes: SystemAttributes, names: QueueNames
     ) -> tuple[Any, ...] | None:
-        """Return the key under which a job is counted: user id, bank or queue, or two of them; None
-        if the job is not included."""
+        """Return the key under which a job is counted, as in `PER`; None if it is not included."""
         queue, bank = attributes.queue, attributes.bank or ""
         if (
             (self.queues and not names.any_covers(self.queues, queue))
@@ -440,8 +439,7 @@ class CountingRule(TableRule):
         return None
 
     def without_gpus(self, job: PendingJob) -> Iterator[Any]:
-        """Yield the request of a job limited to nodes without GPUs, if there are others: whole
-        nodes come with theirs."""
+        """Yield a job's request limited to nodes without GPUs, if there are others."""
         request = job.resource_request
         if hasattr(request, "on_ranks"):
             ranks = self.host.facts.ranks_of(request)

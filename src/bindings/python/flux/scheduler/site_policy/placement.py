@@ -41,8 +41,7 @@ class Level(NamedTuple):
 
     # of ``(name, hostlist)``; empty if properties define the groups
     groups: tuple[tuple[str, str], ...]
-    # prefix of properties that define groups: the rest of a node's property is the name of its
-    # group; empty if none do
+    # prefix of properties that define groups: the rest is the group's name; or empty
     prefix: str
 
 
@@ -68,8 +67,7 @@ class Placed:
 
 
 def read_wanted(value: Any) -> Wanted:
-    """Parse ``system.placement``. It is user input, so it is checked. Raises ValueError if it is
-    invalid; the text is for the user."""
+    """Parse ``system.placement``, of a user. Raises ValueError, with a text for that user."""
     table = Fields(value, "placement.")
     level = table.text("level")
     if level is None:
@@ -90,8 +88,7 @@ def read_wanted(value: Any) -> Wanted:
 
 
 def within_of(wanted: Wanted, groups: Groups, request: Any) -> GroupBinding:
-    """Return the `GroupBinding` of a request with its job's placement. Raises ValueError if they
-    conflict."""
+    """Return the `GroupBinding` of a request, by its placement. Raises ValueError."""
     segment = wanted.segment
     if segment is None:
         return GroupBinding(groups, most=wanted.most or 1)
@@ -251,8 +248,7 @@ class PlacementRule(TableRule):
         job.resource_request = together
 
     def _together(self, request: Any, placed: Placed) -> Any:
-        """Return a request for the groups of its job's placement; the same request if it is for one
-        node and all nodes are in groups."""
+        """Return a request for groups; the same, if it is for one node and all are in groups."""
         shape, outside = request.shape, self.host.resources.ranks & ~placed.within.groups.ranks
         count = shape.node_count
         if not outside and count is not None and count.fixed and count.min == 1:
@@ -266,21 +262,18 @@ class PlacementRule(TableRule):
             self.cancel(jobid)
             self.host.go_ahead(self.host.tell_pending([self], [job]))
 
-    def _leave(self, jobid: int) -> Placed | None:
+    def cancel(self, jobid: int) -> None:
         placed = self._jobs.pop(jobid, None)
         if placed is not None:
             placed.timer.cancel()
-        return placed
-
-    def cancel(self, jobid: int) -> None:
-        self._leave(jobid)
 
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        placed = self._leave(job.jobid)
+        placed = self._jobs.get(job.jobid)
         if placed is None:
             return None
+        self.cancel(job.jobid)
         groups = placed.within.groups
         names = ",".join(groups.names_of(self.host.resources.held_ranks(job.jobid)))
         return {"placement": f"{groups.level} {names}"} if names else {}

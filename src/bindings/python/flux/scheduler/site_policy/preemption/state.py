@@ -58,8 +58,7 @@ class PreemptionClass(NamedTuple):
 
 
 def read_class(key: str, value: Any) -> PreemptionClass:
-    """Parse an entry ``[preemption.NAME]``. Raises ValueError if the entry is invalid; the text
-    begins with the key."""
+    """Parse an entry ``[preemption.NAME]``. Raises ValueError, whose text begins with the key."""
     fields = Fields(value)
     rank, queues = fields.whole("rank", 0), fields.names("queues")
     attribute = fields.flag("attribute")
@@ -87,8 +86,7 @@ def read_class(key: str, value: Any) -> PreemptionClass:
 
 
 def _signal_number(name: str | None) -> int:
-    """Return the number of a signal, such as ``SIGUSR1`` or ``USR1``; 0 for None. Raises ValueError
-    if it is not a signal."""
+    """Return the number of a signal (``SIGUSR1`` or ``USR1``); 0 for None. Raises ValueError."""
     if name is None:
         return 0
     try:
@@ -324,8 +322,7 @@ class RunningJobs:
         return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 
     def clean_up(self) -> float:
-        """Return the seconds between the deadline and an ended job's final free: an average,
-        initially `kill_timeout`."""
+        """Return the mean seconds from deadline to final free, initially `kill_timeout`."""
         return self.kill_timeout if self._clean_up is None else self._clean_up
 
     def kill_time(self) -> float:
@@ -334,8 +331,7 @@ class RunningJobs:
         return self.kill_timeout + (self._clean_up or 0.0)
 
     def was_cleaned_up(self, began: float) -> None:
-        """Add the clean-up time of a job, to be ended at `began` (seconds since the epoch), that
-        has freed all resources."""
+        """Add the clean-up time of a job, which was to end at `began`, and has freed all."""
         seconds, before = max(0.0, self._host.now() - began), self._clean_up
         before = seconds if before is None else before
         self._clean_up = before + CLEAN_UP_WEIGHT * (seconds - before)
