@@ -308,7 +308,7 @@ class Backlog(PendingQueue):
             self.join_group(job)
 
     def regroup(self) -> None:
-        """Update the groups: ranks that jobs could use may have changed.  O(groups), then O(jobs)"""
+        """Update the groups: ranks that jobs could use may have changed.  O(groups), or O(jobs)"""
         if self.ranks_of is None:
             return
         for group in self.readmitted_groups():

@@ -137,7 +137,7 @@ class OrderedJobs:
         return self.blocks[-1][-1][2]
 
     def first_since(self, position: Position | None) -> PendingJob | None:
-        """Return the first job from a position on (None: of all), or None; None if all are deferred."""
+        """Return the first job from a position on (None: of all), or None (also if deferred)."""
         if not self.count or self.is_deferred:
             return None
         blocks = self.blocks

@@ -60,19 +60,26 @@ class Scope(NamedTuple):
         self, userid: int, attributes: SystemAttributes, names: QueueNames
     ) -> tuple[Any, ...] | None:
         """Return the key under which a job is counted, as in `PER`; None if it is not included."""
-        queue, bank = attributes.queue, attributes.bank or ""
-        if (
-            (self.queues and not names.any_covers(self.queues, queue))
-            or (self.users and userid not in self.users)
-            or (self.banks and bank not in self.banks)
-            or userid in self.exempt_users
-            or bank in self.exempt_banks
-            or not (self.in_reservations or attributes.reservation is None)
-        ):
+        if self.queues and not names.any_covers(self.queues, attributes.queue):
             return None
-        # a virtual queue counts as its parent
-        parts = {"user": userid, "bank": bank, "queue": names.parent(queue) or queue or ""}
-        return tuple([parts[part] for part in PER[self.per]])
+        if self.users and userid not in self.users or userid in self.exempt_users:
+            return None
+        if self.banks or self.exempt_banks:
+            bank = attributes.bank or ""
+            if self.banks and bank not in self.banks or bank in self.exempt_banks:
+                return None
+        if not self.in_reservations and attributes.reservation is not None:
+            return None
+        key: tuple[Any, ...] = ()
+        for part in PER[self.per]:
+            if part == "user":
+                key += (userid,)
+            elif part == "bank":
+                key += (attributes.bank or "",)
+            else:  # a virtual queue counts as its parent
+                queue = attributes.queue
+                key += (names.parent(queue) or queue or "",)
+        return key
 
     @property
     def needs_jobspec(self) -> bool:
