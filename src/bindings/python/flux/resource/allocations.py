@@ -62,18 +62,14 @@ class Allocations:
             self.define(R)
 
     def define(self, R: dict[str, Any]) -> None:
-        """Set the instance's resources (RFC 20); allocations stay. Raises ValueError if it is not
-        an R."""
+        """Set the instance's resources (RFC 20); allocations stay. Raises ValueError."""
         self._there = _entries(R)
         self._have.clear()
 
     def set_up(self, ranks: str, now: float | None = None, grace: float = 0.0) -> None:
-        """Set the ranks (an idset) that are up.
-
-        Args:
-            now (float): the time, seconds since the epoch; None: the scheduler knows of the change
-            grace (float): seconds for which it may not know of the ranks that go down now
-        """
+        """Set the ranks (an idset) that are up at a time (seconds since the epoch; None: the
+        scheduler knows of the change). For `grace` seconds it may not know of the ranks that go
+        down now."""
         everything = 0
         for there, _ in self._there:
             everything |= there
@@ -194,11 +190,8 @@ class Allocations:
 
 
 def _entries(R: Any) -> list[tuple[int, Children]]:
-    """Return (mask of ranks, children) of each entry of R_lite.
-
-    Raises:
-        ValueError: it is not an R
-    """
+    """Return (mask of ranks, children) of each entry of R_lite. Raises ValueError if it is not an
+    R."""
     try:
         execution, version = R["execution"], R.get("version", 1)
     except (AttributeError, KeyError, TypeError):

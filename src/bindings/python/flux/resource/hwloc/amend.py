@@ -114,11 +114,8 @@ class TopologyBuilder:
         self._leaf_memory = False
 
     def build(self) -> dict[str, Any]:
-        """Return the ``topo`` object of a node.
-
-        Raises:
-            RuntimeError: a domain has no cores; the text names its hwloc object.
-        """
+        """Return the ``topo`` object of a node. Raises RuntimeError if a domain has no cores; the
+        text names its hwloc object."""
         topo = self._domain(self.machine.root)
         # A device without locality is in no domain, but part of the node.
         rest = [gpu.number for gpu in self.gpus if gpu.number not in self._listed]
@@ -193,11 +190,8 @@ class TopologyBuilder:
 
 
 def topology_from_xml(text: str) -> tuple[dict[str, Any], int, int]:
-    """Return (topo, number of cores, number of GPUs) of the machine described by hwloc XML.
-
-    Raises:
-        RuntimeError: the XML does not load, or a domain has no cores.
-    """
+    """Return (topo, number of cores, number of GPUs) of the machine described by hwloc XML. Raises
+    RuntimeError if the XML does not load, or a domain has no cores."""
     machine = load_xml(text)
     builder = TopologyBuilder(machine)
     try:

@@ -108,12 +108,8 @@ def parse_taskset(text: str) -> int:
 
 
 def load_xml(text: Any) -> Machine:
-    """Read hwloc XML, a ``str``, into a Machine.
-
-    Raises:
-        RuntimeError: libhwloc cannot read it (the text names the fault, as far as known), or the
-            binding is missing.
-    """
+    """Read hwloc XML, a ``str``, into a Machine. Raises RuntimeError if libhwloc cannot read it
+    (the text names the fault, as far as known), or the binding is missing."""
     lib = _binding()
     if not isinstance(text, str):
         raise RuntimeError(f"hwloc XML does not load: expected a str, got {type(text).__name__}")
@@ -148,8 +144,7 @@ def _binding() -> Any:
 
 
 def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
-    """Return the result of ``_read()`` for a document in a forked child, or the child's failure
-    (``error``)."""
+    """Return the result of ``_read()`` in a forked child, or the child's failure (``error``)."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
         # The child only calls libhwloc and writes to its pipe, without taking locks of other

@@ -164,8 +164,7 @@ class RoomOnRanks:
         return demands
 
     def _groups(self, shape: Shape) -> Sequence[int]:
-        """Return masks of the groups, one of which must hold all of a shape, if counts decide in
-        each."""
+        """Return masks of the groups, one of which must hold all of a shape, if countable."""
         within = shape.within
         if within is not None and within.segment == within.most == 1:
             if self._pool.countable(shape.replace(within=None)):
@@ -204,11 +203,7 @@ class RoomOnRanks:
         """Return the ``(rank, amounts)`` to keep for a job whose possible start is unknown; None if
         it does not fit on the ranks that are up even when they are idle. Ranks closed to it by the
         claims of jobs without an end come last. Of alternative demands, the one with room forever
-        from the earliest time on is chosen.
-
-        Args:
-            ends: ends of the promises, seconds since the epoch
-        """
+        from the earliest time on is chosen. `ends`: of the promises, seconds since the epoch."""
         pool, shape, room, now = self._pool, request.shape, self.room, self._pool.clock()
         demands = self.demands(request)
         closed = self.closed(request.claimant, LAST, inf)
@@ -310,8 +305,7 @@ class RoomOnRanks:
         return self._pool.place_request(request, index, eligible)
 
     def clear_of_promises(self, request: ResourceRequest, start: float, end: float) -> int:
-        """Return a mask of the ranks that are up, match a request, are open to it and have no
-        promise in a span."""
+        """Return a mask of the ranks open to a request, and without a promise in a span."""
         eligible = self._pool.eligible(request.shape.match) & ~self.room.taken(start, end)
         since = start if start > self._pool.clock() else -inf
         return eligible & ~self.closed(request.claimant, since, end)
@@ -329,11 +323,7 @@ class RoomOnRanks:
 
     def first_placed(self, request: ResourceRequest, start: float, ends: Iterable[float]) -> float:
         """Return the first time from `start` on at which the pool finds a placement; infinity if
-        there is none.
-
-        Args:
-            ends: ends of the promises, seconds since the epoch
-        """
+        there is none. `ends`: of the promises, seconds since the epoch."""
         pool, length = self._pool, length_of(request)
         index = self.index_at(start)
         releases = [(end, pool.held(jobid)) for end, jobid in pool.jobs_by_end() if end > start]
@@ -571,8 +561,7 @@ class BoundStrategy(Strategy):
         return max([p.start for p in self.promises.values() if now < p.start < end], default=end)
 
     def _enough_until(self, demands: list[Demand], now: float) -> float:
-        """Return an upper bound of the time until which all ranks together have enough for any of
-        these demands."""
+        """Return a bound of the time until all ranks together suffice for one of these demands."""
         if not demands or not self._sound or self._overdrawing:
             return inf  # a shortage on all ranks together proves nothing
         return self._ranks.room.enough_until(demands[0], now)
@@ -601,8 +590,7 @@ class BoundStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def _bind(self, promise: Promise, may_move: bool) -> bool:
-        """Bind a promise to ranks at its time, moving others if `may_move`; return whether there
-        are any."""
+        """Bind a promise to ranks at its time, moving others if `may_move`; False: to none."""
         now, request = self._pool.clock(), promise.request
         promise.number = 0
         demands = self._ranks.demands(request)

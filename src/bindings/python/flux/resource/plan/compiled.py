@@ -147,12 +147,8 @@ class CompiledMoves:
         return self._advance(ffi.from_buffer("int64_t[]", array("q", jobids)), now, True)
 
     def _advance(self, row: Any, now: float, overdrawn: bool) -> tuple[int, list[int], float]:
-        """Move the promises of a row of jobs.
-
-        Args:
-            row: their ids, in a list, or in C
-            overdrawn (bool): whether to check that promises add up to no more than there is
-        """
+        """Move the promises of a row of jobs, whose ids are in a list or in C; `overdrawn`: check
+        that promises add up to no more than there is."""
         if not self._has_all:
             self._pass_all()
         cdata = self._cdata

@@ -133,8 +133,7 @@ class CountedProfile:
         return popcount(ranks & index.idle)
 
     def units(self, state: StateOfPool, held: Selection) -> int | None:
-        """Return the number of units in a selection (of a running job); None if it has parts of
-        units."""
+        """Return the number of units in a running job's selection; None if it has parts."""
         inventory = state.inventory
         cores = inventory.core_mask
         count = 0
@@ -173,15 +172,9 @@ class CountedProfile:
         changes: Mapping[int, JobRecord | None],
         now: float,
     ) -> bool:
-        """Update the running jobs from the pool.
-
-        Args:
-            changes: job id to the record of each job that may have changed (only its end is read);
-                None if the job is gone
-
-        Returns:
-            bool: False if these jobs do not explain the units free now: make the profile anew
-        """
+        """Update the running jobs from the records of those that may have changed (only their ends
+        are read; None: the job is gone). Return False if they do not explain the units free now:
+        make the profile anew."""
         line, jobs = self.line, self.jobs
         line.forget(now)
         come = []
@@ -211,8 +204,7 @@ class CountedProfile:
     # -- promises -----------------------------------------------------------
 
     def hold(self, jobid: int, units: int, start: float, now: float) -> None:
-        """Keep units for a job with an open promise that begins at `start`, if that is later than
-        now."""
+        """Keep units for a job's open promise that begins at `start`, if that is to come."""
         if start > now:
             self._later[jobid] = start, units
             insort(self.later_starts, start)
@@ -308,11 +300,8 @@ class CountedStrategy(Strategy):
     # -- following the pool -------------------------------------------------
 
     def sync(self) -> bool:
-        """Take in the changes of the pool since the generation last seen.
-
-        Returns:
-            bool: False if its promises can no longer be kept in this way.
-        """
+        """Take in the changes of the pool since the generation last seen. Return False if its
+        promises can no longer be kept in this way."""
         pool, state = self._pool, self._state
         seen, self.seen = self.seen, state.generation
         inventory, up = state.inventory, pool.eligible(None)
@@ -378,8 +367,7 @@ class CountedStrategy(Strategy):
         return True
 
     def _count(self, kind: UnitKind) -> bool:
-        """Begin to count units; return False if units of another kind are promised on their
-        ranks."""
+        """Begin to count units; False if units of another kind are promised on their ranks."""
         for which, other in list(self._profiles.items()):
             if which.ranks & kind.ranks:
                 if other.promises or other.open_units:
@@ -397,16 +385,14 @@ class CountedStrategy(Strategy):
     # -- questions ----------------------------------------------------------
 
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
-        """Return the first time from ``start`` on at which a request fits for its duration, or
-        infinity."""
+        """Return the first time from ``start`` on at which a request fits, or infinity."""
         profile, demand = self.found[request.shape]
         return profile.line.first(demand.count + profile.kept, length_of(request), start)
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        """Return whether a request could run from now to `end`, beside all promises but that of a
-        job."""
+        """Return whether a request fits from now to `end`, beside all promises but a job's."""
         profile, demand = self.found[request.shape]
         count = demand.count
         if profile.free < count:
@@ -448,8 +434,7 @@ class CountedStrategy(Strategy):
         return profile.line.below(count + profile.kept, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
-        """Return the number of nodes (slots, if it asks for no nodes) of a request that fit
-        throughout a span."""
+        """Return the number of nodes (else slots) of a request that fit throughout a span."""
         return self.found[request.shape][0].room(start, end)
 
     def stale(self, now: float) -> list[int]:
@@ -476,8 +461,7 @@ class CountedStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        """Promise resources to a job without a promise, for a span; return False if they do not
-        fit."""
+        """Promise resources to a job without a promise for a span; False if they do not fit."""
         profile, demand = self.found[request.shape]
         if profile.room(start, end) < demand.count:
             return False
@@ -510,8 +494,7 @@ class CountedStrategy(Strategy):
         return min([start for start in starts if start > now], default=inf)
 
     def hold(self, jobid: int, request: ResourceRequest, start: float) -> bool:
-        """Make an open promise, from `start` on, to a job without a promise; return False if it
-        never fits."""
+        """Make an open promise from `start` on to a job without one; False if it never fits."""
         profile, demand = self.found[request.shape]
         if demand.count > profile.total:
             return False
@@ -581,17 +564,10 @@ class CountedStrategy(Strategy):
     def place(
         self, request: ResourceRequest, now: float, end: float, overdue: bool, may_move: bool
     ) -> tuple[Selection, int] | None:
-        """Return a placement for a request from now to `end`, beside all promises.
-
-        Args:
-            overdue (bool): the job's own promise has begun, and it starts in its place: jobs
-                promised the time after it may be delayed.
-            may_move (bool): whether promises may move to other ranks
-
-        Returns:
-            as ``place_request()`` of the pool: ``(selection, nslots)``, or None if there is no
-            placement.
-        """
+        """Return a placement as ``place_request()`` of the pool, ``(selection, nslots)`` or None,
+        for a request from now to `end`, beside all promises, which move to other ranks if
+        `may_move`. `overdue`: the job's own promise has begun, and it starts in its place: jobs
+        promised the time after it may be delayed."""
         profile, (_, count) = self.found[request.shape]
         if overdue:
             profile.maybe_overdrawn = True

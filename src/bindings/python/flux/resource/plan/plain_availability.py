@@ -47,14 +47,9 @@ class PlainAvailability(Availability):
         demand: Demand | None = None,
         claim: Claimant | None = None,
     ) -> int:
-        """Enter a use of ranks, free or not; return its number.
-
-        Args:
-            where: ``(mask of ranks, amounts of each)``
-            demand (Demand): of a promise, which may be moved unless it `stays`; None if the use
-                stays where it is
-            claim (Claimant): the claim of a use without a demand
-        """
+        """Enter a use of ranks, free or not, ``(mask of ranks, amounts of each)``; return its
+        number. `demand`: of a promise, which may be moved unless it `stays`; None if the use stays
+        where it is; `claim`: of a use without a demand."""
         use = demand.use(start, end) if demand else Use(start, end, claim=claim)
         use.where = {rank: amounts for ranks, amounts in where for rank in members(ranks)}
         return self._enter(use)
@@ -100,11 +95,8 @@ class PlainAvailability(Availability):
         return [(rank, units(rank)) for rank in members(demand.ranks)]
 
     def book(self, demand: Demand, start: float, end: float, now: float, may_move: bool) -> int:
-        """Bind a promise to ranks at a time, and enter it. See `Availability.proof`.
-
-        Returns:
-            The number of the use; 0 if there is no way, and nothing changed.
-        """
+        """Bind a promise to ranks at a time, and enter it. Return the number of the use; 0 if there
+        is no way, and nothing changed. See `Availability.proof`."""
         promise = demand.use(start, end)
         found = self.proof(promise, now, may_move)
         if found is None:
@@ -150,11 +142,8 @@ class PlainAvailability(Availability):
 
     def can_start(self, demand: Demand, now: float, end: float, may_move: bool) -> bool:
         """Return whether a demand can start now: it fits until `end`, beside all uses, and jobs
-        past their ends. Change nothing.
-
-        Args:
-            may_move: whether promises may be moved for it, as by `book`
-        """
+        past their ends; if `may_move`, promises may be moved for it, as by `book`. Change
+        nothing."""
         return self.room(demand, -inf, end)[0] >= demand.count or (
             may_move and self.proof(demand.use(-inf, end), now, True) is not None
         )

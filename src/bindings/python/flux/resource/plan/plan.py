@@ -693,8 +693,7 @@ class Plan(StrategyInForce):
         self._drop_tokens(jobid)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
-        """Give jobs the promises that they have in another plan of the pool, as far as they fit
-        here."""
+        """Give jobs the promises that they have in another plan of the pool, if they fit."""
         self._synced()
         for jobid in jobids:
             one = other._current.promises[jobid]

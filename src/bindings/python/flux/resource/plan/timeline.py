@@ -88,17 +88,9 @@ class CountTimeline:
         return inf
 
     def first(self, value: int, length: float, start: float, limit: float = inf) -> float:
-        """Return the first moment from which the value is at least ``value`` for a time.
-
-        Args:
-            value (int): least value
-            length (float): seconds
-            start (float): earliest moment
-            limit (float): values from then on suffice, and the result is earlier
-
-        Returns:
-            float: the moment; infinity if there is none
-        """
+        """Return the first moment from `start` on from which the value is at least ``value`` for
+        `length` seconds; infinity if there is none. Values from `limit` on suffice, and the result
+        is earlier."""
         since = None
         first = self._index_at(start)
         for index in range(first, len(self.starts)):
@@ -148,11 +140,8 @@ class PromiseMoves:
         return due_of(self._promises, now)
 
     def advance(self, jobid: int, now: float) -> float:
-        """Move a promise that starts later than now to the earliest time at which it fits.
-
-        Returns:
-            float: its new start, in seconds since the epoch
-        """
+        """Move a promise that starts later than now to the earliest time at which it fits. Return
+        its new start, in seconds since the epoch."""
         promise = self._promises[jobid]
         start, length, count = promise.start, promise.end - promise.start, promise.demand.count
         profile = self._profiles[promise.demand.kind]
@@ -167,13 +156,9 @@ class PromiseMoves:
 
     def advance_in_turn(self, jobids: Sequence[int], now: float) -> tuple[int, list[int], float]:
         """Advance the promises of several jobs, which start later than now, one after another, as
-        ``advance()``; most stay.
-
-        Returns:
-            the number of jobs examined, from the first on; the indices of the moved ones; and the
-            earliest of their new starts, or infinity. The last one examined starts now; or the next
-            may have a promise that cannot be kept, or needs a longer search.
-        """
+        ``advance()``; most stay. Return the number of jobs examined, from the first on; the indices
+        of the moved ones; and the earliest of their new starts, or infinity. The last one examined
+        starts now; or the next may have a promise that cannot be kept, or needs a longer search."""
         count, first = 0, inf
         moved = []
         for jobid in jobids:

@@ -101,8 +101,7 @@ class TokenPlan:
         return fits
 
     def without_endless(self, wanted: Tokens) -> Tokens:
-        """Return how many tokens to look for, if those of running jobs without an end are not to be
-        in the way."""
+        """Return how many tokens to look for, ignoring running jobs without an end."""
         held = {name: self._running.get(name, {}).values() for name in wanted}
         return {
             name: count - sum([n for n, end in held[name] if end == inf])

@@ -42,11 +42,8 @@ class AmountKind(NamedTuple):
     default: int
 
     def steps(self, value: Any) -> int:
-        """Return the steps that a job needs for an amount.
-
-        Raises:
-            ValueError: it is not an amount
-        """
+        """Return the steps that a job needs for an amount. Raises ValueError if it is not an
+        amount."""
         return -(-read_amount(value, self.in_bytes) // self.step)
 
     def text(self, steps: int) -> str:
@@ -101,10 +98,7 @@ class NodeAmounts:
 
 def read_amount(value: Any, in_bytes: bool) -> int:
     """Return an amount as a number (of bytes, if `in_bytes`; without a unit it is then in GiB).
-
-    Raises:
-        ValueError: it is not an amount; the text begins with its name
-    """
+    Raises ValueError if it is not an amount; the text begins with its name."""
     wanted = "an amount such as 512M or 4G" if in_bytes else f"a whole number, 0 to {MAX_NUMBER}"
     if isinstance(value, str) and len(value) < 40:
         match = AMOUNT_TEXT.fullmatch(value.strip())

@@ -80,14 +80,9 @@ def check_name(name: Any) -> None:
 def read_entry(
     name: str, table: Any, scheduling: Any, inventory: Inventory
 ) -> tuple[AmountKind, dict[int, int]]:
-    """Read one entry of ``[amounts]``, whose name is already checked; as `read_table()`.
-
-    Returns:
-        the amount, and a dict of number of steps to mask of ranks
-
-    Raises:
-        ValueError: it is malformed; the text begins with the key in the entry
-    """
+    """Return the amount, and the masks of ranks by number of steps, of one entry of ``[amounts]``,
+    whose name is already checked; as `read_table()`. Raises ValueError if it is malformed; the text
+    begins with the key in the entry."""
     left = dict(table) if isinstance(table, dict) else {"each": table}
     everything = inventory.ranks
     values: list[tuple[str, Any, int]] = [("each", left.pop("each", 0), everything)]
@@ -135,11 +130,7 @@ def read_entry(
 
 def recorded_amounts(scheduling: Any, name: str) -> dict[int, Any]:
     """Return rank to amount, recorded in R (``scheduling.amounts``) by a scheduler that counts the
-    amount.
-
-    Raises:
-        ValueError: it is malformed
-    """
+    amount. Raises ValueError if it is malformed."""
     written = scheduling.get("amounts") if isinstance(scheduling, dict) else None
     by_ranks = written.get(name) if isinstance(written, dict) else None
     if by_ranks is None:
@@ -188,8 +179,7 @@ def _amounts_in_R(scheduling: Any, name: str, everything: int) -> dict[int, Any]
 
 
 def _in_domain(topo: Any, name: str, depth: int = 32) -> Any:
-    """Return the GiB of memory or storage in a domain and those below it; 0 if no number is
-    given."""
+    """Return the GiB of memory or storage in and below a domain; 0 if no number is given."""
     if not isinstance(topo, dict) or not depth:
         return 0
     own = topo.get(name)

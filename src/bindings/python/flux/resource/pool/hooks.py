@@ -150,14 +150,9 @@ class Hooks(ResourcePoolImplementation):
     def place_by_hooks(
         self, request: ResourceRequest, index: RankIndex, eligible: int
     ) -> tuple[Selection, int] | None:
-        """Run the hooks for a request on an index and a mask of eligible ranks.
-
-        Returns:
-            ``(selection, nslots)``, or None if it does not fit now.
-
-        Raises:
-            ValueError: a hook chose units that are not free, not up or unknown.
-        """
+        """Run the hooks for a request on an index and a mask of eligible ranks. Return
+        ``(selection, nslots)``, or None if it does not fit now. Raises ValueError if a hook chose
+        units that are not free, not up or unknown."""
         shape = request.shape
         if shape.within is not None:
             eligible = self.in_groups(index, shape, eligible)

@@ -61,10 +61,8 @@ def elements(text: Any) -> Iterator[tuple[str, int | None, int, int, str]]:
     """Decode a hostlist into ``(prefix, width, low, high, suffix)`` for each name and range.
 
     Numbers are printed at least ``width`` digits wide between prefix and suffix; ``width`` is None
-    for a name without brackets, which is the prefix. The cost is per element, not per name.
-
-    Raises:
-        ValueError: it is not a hostlist (RFC 29).
+    for a name without brackets, which is the prefix. The cost is per element, not per name. Raises
+    ValueError if it is not a hostlist (RFC 29).
     """
     if not isinstance(text, str):
         raise ValueError(f"hostlist must be a string, got {quote(text)}")
@@ -95,10 +93,8 @@ def name_pieces(text: Any) -> list[Piece]:
     """Decode a hostlist into pieces ``(prefix, width, low, count)``.
 
     A piece is ``count`` names: ``prefix`` and the numbers from ``low`` on, printed at least
-    ``width`` digits wide; ``width`` is None for one name that does not end in digits.
-
-    Raises:
-        ValueError: it is not a hostlist (RFC 29), or has more than 2^20 names.
+    ``width`` digits wide; ``width`` is None for one name that does not end in digits. Raises
+    ValueError if it is not a hostlist (RFC 29), or has more than 2^20 names.
     """
     if isinstance(text, str) and _PLAIN.fullmatch(text):
         return [name_piece(text)]
@@ -129,11 +125,8 @@ def name_piece(name: str) -> Piece:
 
 
 def look_ups(text: Any) -> Iterator[int]:
-    """Yield the number of lookups by `HostNames.find` for each element of a hostlist.
-
-    Raises:
-        ValueError: it is not a hostlist.
-    """
+    """Yield the number of lookups by `HostNames.find` for each element of a hostlist. Raises
+    ValueError if it is not a hostlist."""
     for _, width, low, high, suffix in elements(text):
         yield high - low + 1 if width is not None and _DIGIT.search(suffix) else 1
 
@@ -141,8 +134,7 @@ def look_ups(text: Any) -> Iterator[int]:
 def spans_of(
     prefix: str, width: int | None, low: int, high: int, suffix: str
 ) -> Iterator[tuple[NameForm, int, int]]:
-    """Yield ``(form, low, high)`` of an element of a hostlist: names of one form, by their
-    numbers."""
+    """Yield ``(form, low, high)`` of a hostlist's element: names of one form, by numbers."""
     if width is None:
         tail, digits, head = [part[::-1] for part in _BACKWARDS.fullmatch(prefix[::-1]).groups()]  # type: ignore[union-attr]
         number = int(digits or 0)

@@ -48,12 +48,8 @@ def lowest(mask: int) -> int:
 
 
 def intervals(text: Any) -> list[tuple[int, int]]:
-    """Decode idset text into ascending ``(low, high)`` pairs.
-
-    Raises:
-        ValueError: it is not a string, or not an idset (RFC 22: ascending, no overlap, no leading
-            zeros, ids below 2^32).
-    """
+    """Decode idset text into ascending ``(low, high)`` pairs. Raises ValueError if it is not a
+    string, or not an idset (RFC 22: ascending, no overlap, no leading zeros, ids below 2^32)."""
     if not isinstance(text, str):
         raise ValueError(f"idset must be a string, not {type(text).__name__}")
     inner = text
@@ -116,15 +112,8 @@ def _keep(text: str, mask: int) -> None:
 
 
 def parse_idset(text: Any, limit: int = RANK_LIMIT) -> int:
-    """Decode idset text into a mask.
-
-    Args:
-        text (str): an idset; ``""`` and ``"[]"`` are the empty set.
-        limit (int): ids from this on are an error.
-
-    Raises:
-        ValueError: it is not an idset, or an id is out of range.
-    """
+    """Decode idset text into a mask; ``""`` and ``"[]"`` are the empty set. Raises ValueError if it
+    is not an idset, or an id is not below `limit`."""
     mask = _known.get(text) if type(text) is str else None
     if mask is None or mask >> limit:
         mask = _parse(text, limit)
@@ -218,8 +207,7 @@ def mask_of(ids: list[int]) -> int:
 
 
 def _lowest_members(mask: int, count: int) -> int:
-    """Return the ``count`` lowest members: a run, or found by halving, with counts of parts of the
-    mask."""
+    """Return the ``count`` lowest members: a run, or found by halving and counting."""
     if not count:
         return 0
     run = ((1 << count) - 1) << (mask & -mask).bit_length() - 1
@@ -253,10 +241,8 @@ def take(mask: int, count: int) -> int:
 def to_mask(ids: Any, limit: int = RANK_LIMIT) -> int:
     """Return a mask of ranks given as idset text, ``IDset``, number or iterable.
 
-    Members from ``limit`` on are left out.
-
-    Raises:
-        ValueError: it is not an idset, or not a set of non-negative integers.
+    Members from ``limit`` on are left out. Raises ValueError if it is not an idset, or not a set of
+    non-negative integers.
     """
     if isinstance(ids, str):
         return clip_idset(ids, limit)

@@ -21,11 +21,7 @@ from flux.resource.request import load_json
 
 def object_of(R: Any) -> dict[str, Any]:
     """Return R as an object: parsed from JSON text, or from the ``to_dict()`` of a pool or resource
-    set.
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    set. Raises ValueError if it is none of these."""
     if hasattr(R, "to_dict"):
         R = R.to_dict()
     elif isinstance(R, (str, bytes)):
@@ -36,14 +32,9 @@ def object_of(R: Any) -> dict[str, Any]:
 
 
 def read_lite(R: dict[str, Any]) -> list[Entry]:
-    """Read ``R_lite`` of an R object; O(length of its text).
-
-    Returns:
-        list of ``(rank mask, core mask, GPU mask)``, with no rank twice.
-
-    Raises:
-        ValueError: the first error, with its path.
-    """
+    """Return ``(rank mask, core mask, GPU mask)`` for the entries of ``R_lite`` of an R object,
+    with no rank twice; O(length of its text). Raises ValueError for the first error, with its
+    path."""
     execution = R.get("execution")
     if type(execution) is not dict:
         raise ValueError(f"R: execution: expected an object, got {quote(execution)}")
@@ -125,14 +116,8 @@ def _union(entries: list[Entry]) -> list[Entry]:
 
 
 def read_names(R: dict[str, Any], entries: list[Entry]) -> tuple[HostNames, dict[str, int]]:
-    """Read hosts and properties of an R object and the result of ``read_lite()``.
-
-    Returns:
-        ``(HostNames, dict of property to mask of ranks)``.
-
-    Raises:
-        ValueError: the first error, with its path.
-    """
+    """Return the `HostNames`, and the mask of ranks of each property, of an R object and the result
+    of ``read_lite()``. Raises ValueError for the first error, with its path."""
     execution = R["execution"]
     everything = 0
     for ranks, _, _ in entries:
@@ -162,11 +147,8 @@ def _read_properties(execution: dict[str, Any], everything: int) -> dict[str, in
 
 
 def read_time(execution: dict[str, Any], name: str) -> float:
-    """Return a time of R in seconds since the epoch; 0 if it is missing.
-
-    Raises:
-        ValueError: it is not a time.
-    """
+    """Return a time of R in seconds since the epoch; 0 if it is missing. Raises ValueError if it is
+    not a time."""
     value = execution.get(name)
     return 0.0 if value is None else seconds(value, f"R: execution.{name}")
 

@@ -67,8 +67,7 @@ def _share(units: int) -> int:
 
 
 def enough(have: Counts, need: Counts) -> bool:
-    """Return whether `have` is at least `need` in each count; counts missing in either are not
-    compared."""
+    """Return whether `have` is at least `need` in each count that both have."""
     return all(map(ge, have, need))
 
 
@@ -254,11 +253,8 @@ class RankIndex:
         return found
 
     def pick_lowest(self, ranks: int, cores: int, gpus: int, into: dict[int, int]) -> None:
-        """Choose the lowest free ids on each of a mask of ranks that have enough.
-
-        Args:
-            into (dict): units to mask of ranks; receives the choice.
-        """
+        """Choose the lowest free ids on each of a mask of ranks that have enough, and enter the
+        choice into a dict of units to masks of ranks."""
         inventory = self.inventory
         core_mask = inventory.core_mask
         shift = inventory.shift
@@ -340,8 +336,7 @@ class PoolState:
     # -- answers ------------------------------------------------------------
 
     def eligible(self, match: Any) -> int:
-        """Return a mask of the ranks that are up and meet a parsed constraint; one operation if it
-        is known."""
+        """Return a mask of the ranks that are up and meet a parsed constraint, often known."""
         return self.up if match is None else self.up & self.inventory.matching(match)
 
     def held(self, jobid: int) -> Selection:

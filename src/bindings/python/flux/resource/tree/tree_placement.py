@@ -84,13 +84,8 @@ class ContainerIndex(RankIndex):
             one.stale |= ranks
 
     def ranks_by_slots(self, shape: Shape, types: NodeTypes) -> dict[int, int]:
-        """Return ranks by the number of slots of whole containers that fit.
-
-        O(ranks with changes since the last such request).
-
-        Returns:
-            dict: number of slots, at least 1, to mask of the ranks.
-        """
+        """Return masks of ranks by the number of slots, at least 1, of whole containers that fit.
+        O(ranks with changes since the last such request)"""
         wanted = (
             shape.container_level,
             shape.containers_per_slot,

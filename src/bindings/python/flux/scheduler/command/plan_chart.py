@@ -197,8 +197,7 @@ class Chart:
     # -- picture -----------------------------------------------------------------------------------
 
     def svg(self) -> str:
-        """Draw the chart as an SVG document for light and dark pages. Hovering shows a bar's
-        name."""
+        """Draw the chart as an SVG document for light and dark pages; hovering shows names."""
         width, left, top, height = 960, 110, 28, 22
         across = width - left - 10
         bottom = top + height * len(self.rows)

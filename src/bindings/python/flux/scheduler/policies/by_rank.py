@@ -162,8 +162,7 @@ class BackfillByRank(Backfilling):
         return job.jobid in self.policy.admission.kept_for
 
     def may_be_head(self, job: PendingJob, heads: Iterable[PendingJob]) -> bool:
-        """Whether another head beside `heads` may be promised a time on ranks that a job could
-        use."""
+        """Whether a head beside `heads` may be promised a time on ranks that a job could use."""
         limit, share_ranks = self.policy.promises_limit, self.policy.queue_order.share_ranks
         return limit is None or sum(1 for head in heads if share_ranks(job, head)) < limit
 
@@ -239,8 +238,7 @@ class BackfillByRank(Backfilling):
         return any(job is not None and job.queued for job in found)
 
     def try_to_start(self, job: PendingJob) -> bool:
-        """Start a job that fits, or let an admission rule defer it. Return whether it has left the
-        queue."""
+        """Start a job that fits, or let a rule defer it. Return whether it has left the queue."""
         left = super().try_to_start(job)
         self._plan_unchecked = True
         if left:
@@ -249,8 +247,7 @@ class BackfillByRank(Backfilling):
         return left
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
-        """Return the pending jobs in order of priority, then of rank; a generator that yields at
-        intervals."""
+        """Return the pending jobs by priority, then rank; a generator that yields at intervals."""
         return (yield from in_steps(self.backlog.jobs.to_list(), self.policy.ranks.key()))
 
     def by_candidate_rank(
@@ -373,8 +370,7 @@ class BackfillByRank(Backfilling):
 
 
 def enter_head(plan: Plan, head: PendingJob) -> None:
-    """Promise a head the first time at which it fits in a plan, unless it waits for ranks that are
-    down."""
+    """Promise a head the first time at which it fits, unless it waits for ranks that are down."""
     when = plan.earliest(head.resource_request)
     try:
         if when is None:
