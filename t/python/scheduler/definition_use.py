@@ -84,14 +84,15 @@ class UseOverTime:
         found for it."""
         state, found = self.state, {}
         for job in state.pending if self.midnight < inf else ():
-            found.setdefault(self.midnight, []).append(job)
+            is_over = job.is_refused or state.is_over(job)
+            found.setdefault(self.midnight, []).append((job, is_over))
             for name, least in job.takes.items():
                 counter = state.counters[name]
                 rate = state.units(name, job, job.offer) if job.is_refused and job.offer else least
                 if counter.period and rate:
                     length = (counter.most - GRAIN - state.used(name)) / rate
                     if LEAST_S <= length < job.limit:
-                        found.setdefault(self.midnight - length, []).append(job)
+                        found.setdefault(self.midnight - length, []).append((job, is_over))
         self.due_at = found
         return found
 
@@ -169,8 +170,10 @@ class UseOverTime:
 
     def keep_order(self):
         """Sort the pending jobs when a period ends, and for newcomers."""
-        for job in self.due_at.get(self.now, ()):
-            self.state.freed, job.is_aside = True, False
+        for job, is_over in self.due_at.get(self.now, ()):
+            # A member that no budget holds waits for its reservation.
+            self.state.freed = True
+            job.is_aside = job.is_aside and job.window is not None and not is_over
             if not (job.is_refused and job.offer and self.state.is_over(job, job.offer)):
                 job.was_refused, job.is_refused = job.is_refused, False
         if self.period_at <= self.now:
