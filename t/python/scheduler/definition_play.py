@@ -816,6 +816,7 @@ class Player(Evictions, Loans, UseOverTime):
         self.ask_refused(have_moved=False)
         for eviction in [e for e in self.evictions if e.where.keys() - state.totals.keys()]:
             self.call_off(eviction)
+        self.retry_takers()
         for job in state.pending:
             job.is_possible = self.is_possible(job.demands)
         if one.kind == "down":

@@ -98,19 +98,20 @@ class Evictions:
             self.wrong.append(
                 f"job {job.id} at {when}: preempts {one.victims} ({text}), definition {wanted}"
             )
-        if one.began:
-            running = {other.id: other for other in state.running}
-            self.evict(job, [running[jobid] for jobid in one.victims], one)
-        return one.began
+        victims = [other for other in state.running if other.id in one.victims]
+        return one.began and self.evict(job, victims, one)
 
     def evict(self, job, victims, one):
-        """Warn running jobs, and keep the free part of a job's place for it."""
+        """Warn running jobs, and keep the free part of a job's place for it. Return whether they make
+        room for it."""
         state = self.state
         trial, end = without(state, job, victims), self.now + job.limit + one.longer
         for ranks, _, until in trial.tries(job, end):
             found = trial.place(job, until, ranks)
             if found is not None:
                 break
+        else:
+            return False
         takes = {name: count for name, count in job.takes.items() if state.counters[name].planned}
         ends = {other: state.running[other].end for other in victims}
         grace = GRACE if "grace" in self.case.features else 0.0
@@ -129,6 +130,7 @@ class Evictions:
         self.move_promises()
         if eviction.deadline <= self.now:
             self.end_victims(eviction)
+        return True
 
     def plan_ends(self, eviction):
         """Set the planned ends of victims: promises hold whether they end or not, and there are none
@@ -283,6 +285,11 @@ class Evictions:
         self.ends[job] = self.jobs[job.id].end(self.now, state.running[job].end)
         self.follow()
         return True
+
+    def retry_takers(self):
+        """Start the jobs for which there is room now that ranks have come up."""
+        for eviction in list(self.evictions):
+            self.start_taker(eviction)
 
     def go_on(self, have_ended):
         """Start the jobs for which there is room now that some have ended, and end victims."""
