@@ -71,7 +71,7 @@ class UseOverTime:
     def note_end(self, job, use):
         """Note the use of a job that ends."""
         state = self.state
-        self.ran.append((self.association(job), self.rate(use), job.began, self.now))
+        self.ran.append((self.association(job), self.rate(job, use), job.began, self.now))
         for name in job.takes:
             period = state.counters[name].period
             if period:
@@ -106,15 +106,16 @@ class UseOverTime:
         """The jobs that wait for their start, those that others end for, too."""
         return {*self.state.pending, *(one.job for one in self.evictions)}
 
-    def rate(self, use):
-        """Cores that a use takes."""
-        first = sum(amounts[0] for amounts in use.where.values())
-        return first * (self.cores if self.state.lines else 1)
+    def rate(self, job, use):
+        """Cores that a job takes, also on ranks that are down."""
+        if self.state.lines:
+            return job.demands[0].count * self.cores
+        return sum(amounts[0] for amounts in use.where.values())
 
     def used(self, one, time):
         """The use of an association, in core-seconds, of which half is left after each half-life."""
         running = self.state.running.items()
-        spans = [(self.association(j), self.rate(u), j.began, time) for j, u in running if j.id > 0]
+        spans = [(self.association(j), self.rate(j, u), j.began, time) for j, u in running if j.id > 0]
         return sum(
             rate
             * HALF_LIFE
