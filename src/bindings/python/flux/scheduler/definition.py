@@ -262,16 +262,15 @@ class State:
             elif job.is_possible:
                 heads.append(job)
                 self.waiting |= job.wants
-        for job in heads:
-            head_plan.promise(job, head_plan.earliest(job, now))
+        lost = heads
         for job in sorted(rest, key=lambda job: job.candidate_rank(now)):
+            for head in lost:
+                head_plan.promise(head, head_plan.earliest(head, now))
             end = now + job.limit
             if head_plan.place(job, end) is not None and (self.asks_each or self.place(job, end)):
                 self.start(job)
-                lost = {
-                    h: u for h, u in head_plan.promises.items() if h in heads and not is_open(u)
-                }
-                head_plan.put_back({h: use for h, use in lost.items() if not head_plan.holds(h)})
+            known = [h for h in heads if not is_open(head_plan.promises[h])]
+            lost = [h for h in known if not head_plan.holds(h)]
 
     def before_lower(self, job: Job, start: float, end: float, act: Callable[[], bool]) -> bool:
         """Act without the promises between `start` and `end` to competing jobs of lower priority,
