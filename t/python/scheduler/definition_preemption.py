@@ -98,7 +98,8 @@ class Evictions:
             self.wrong.append(
                 f"job {job.id} at {when}: preempts {one.victims} ({text}), definition {wanted}"
             )
-        victims = [other for other in state.running if other.id in one.victims]
+        running = {other.id: other for other in state.running}
+        victims = [running[jobid] for jobid in one.victims if jobid in running]
         return one.began and self.evict(job, victims, one)
 
     def evict(self, job, victims, one):

@@ -3,11 +3,13 @@
 against it on random small machines.
 
 FLUX_TEST_LONG=1 takes longer prefixes and more histories. Without it these are histories that have found a
-bug, and one of each pair of features.
+bug, and one of each pair of features. FLUX_TEST_HISTORIES=FIRST-LAST adds histories of up to three features
+at random, one for each of these seeds.
 """
 
 import heapq
 import os
+import random
 from itertools import combinations
 from math import inf
 
@@ -174,6 +176,19 @@ def test_jobs_start_when_the_definition_says(case, seeds):
         assert compare(case, seed) == [], seed
 
 
+FIRST, _, LAST = os.environ.get("FLUX_TEST_HISTORIES", "1-0").partition("-")
+
+
+@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST) + 1))
+def test_jobs_of_random_features_start_when_the_definition_says(seed):
+    rnd, case = random.Random(seed), None
+    while case is None or not is_compared(case):
+        features = tuple(rnd.sample(FEATURES, rnd.randint(0, 3)))
+        policy, whole, tree = rnd.choice([*POLICIES]), rnd.random() < 0.5, rnd.random() < 0.5
+        case = Case(policy, whole, features, tree)
+    assert compare(case, seed) == [], case
+
+
 #: Histories that have found a bug, of a scheduler or of the definition: a `Case`, and seeds. The commit that
 #: added a line describes the bug.
 FOUND = """
@@ -328,6 +343,10 @@ unlimited nodes tree updates no-limit constraints limits priorities: 64010
 easy parts tree fairshare order: 90015
 unlimited parts tree booked late mixed: 91135
 unlimited parts tree grace: 92504
+all nodes booked budgets: 92458
+all parts down grace: 202266
+all parts no-limit urgency: 96159
+all nodes tree down fairshare max-wait: 203112
 """
 
 
