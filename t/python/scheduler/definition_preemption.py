@@ -78,7 +78,10 @@ class Evictions:
         while self.searches and self.searches[0].time <= self.now:
             if self.searches[0].jobid in takers:
                 break
-            found |= self.search(self.searches.pop(0))
+            one = self.searches.pop(0)
+            found |= self.search(one)
+            if one.reason is None and not one.began:
+                break  # it is repeated when the victims are known to run, after a pass
         return found
 
     def search(self, one):
@@ -124,6 +127,7 @@ class Evictions:
         state.assured |= assured
         if state.policy != "strict":
             state.pending.remove(job)
+            job.was_aside = True  # if it comes back, it takes no precedence
         for other in victims:
             other.class_rank = inf
         self.plan_ends(eviction)

@@ -637,6 +637,8 @@ class Eviction(Preemption):
         self.let_run([jobid for jobid in victims if jobid not in left], "others have made room")
         self.keep()
         plan.stale()
+        if self.places != before:
+            host.look_again()  # what is kept no longer may let others start
         return True
 
     def ranks_changed(self) -> None:
