@@ -196,14 +196,15 @@ class Evictions:
         return True
 
     def end_victims(self, eviction):
-        """Start a job whose victims' time is over, or end those without which it does not fit."""
-        state, job = self.state, eviction.job
+        """Start a job whose victims' time is over, or end those without which it does not fit. Return
+        whether other jobs may start."""
+        state, job, freed = self.state, eviction.job, self.state.freed
         self.let_go(eviction)
         if eviction.expected >= job.latest or state.is_held(job):
             self.call_off(eviction)
-            return
+            return True
         if self.start_taker(eviction):
-            return
+            return True
         victims = [one for one in eviction.victims if one in state.running]
         self.drop_rests(eviction)
         self.let_go(eviction)
@@ -219,7 +220,7 @@ class Evictions:
         eviction.where = found[0][1] if found is not None else place
         if state.is_over(job, Use(self.now, end, None, eviction.where)):
             self.call_off(eviction)  # its place would exceed a limit
-            return
+            return True
         left = [one for one in left if mask(eviction.where) & mask(state.running[one].where)]
         self.keep(eviction)
         if not self.move_promises():
@@ -233,6 +234,9 @@ class Evictions:
         eviction.is_over = True
         for one in left:
             self.ends[one] = min(self.ends[one], self.now + ENDING_S)
+        is_as_before = left == victims and eviction.where == place
+        state.freed = freed if is_as_before else True
+        return not is_as_before
 
     def spare(self, eviction, one):
         """Let a victim run to its own end."""
@@ -311,6 +315,5 @@ class Evictions:
                 and not eviction.is_over
                 and eviction.deadline <= self.now
             ):
-                self.end_victims(eviction)
-                went_on = True
+                went_on |= self.end_victims(eviction)
         return went_on
