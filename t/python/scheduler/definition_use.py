@@ -115,7 +115,9 @@ class UseOverTime:
     def used(self, one, time):
         """The use of an association, in core-seconds, of which half is left after each half-life."""
         running = self.state.running.items()
-        spans = [(self.association(j), self.rate(j, u), j.began, time) for j, u in running if j.id > 0]
+        spans = [
+            (self.association(j), self.rate(j, u), j.began, time) for j, u in running if j.id > 0
+        ]
         return sum(
             rate
             * HALF_LIFE
