@@ -4,6 +4,7 @@
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -31,6 +32,13 @@ def test_comments_of_attributes_have_no_colon_in_their_first_line(srcdir):
             if re.match(r"    #: .*:( |$)", line) and not before.startswith("    #:"):
                 wrong.append(f"{path.name}: {line.strip()}")
     assert wrong == []
+
+
+def test_the_table_of_disclosure_is_made_without_the_package(srcdir):
+    """For a real Flux the documentation is built before there is a complete `flux`."""
+    source = srcdir / "src" / "bindings" / "python" / "flux" / "scheduler" / "disclosure.py"
+    code = f"import runpy; assert runpy.run_path({str(source)!r})['FIELDS']"
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "NEWS.md"])
