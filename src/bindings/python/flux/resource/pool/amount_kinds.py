@@ -42,8 +42,7 @@ class AmountKind(NamedTuple):
     default: int
 
     def steps(self, value: Any) -> int:
-        """Return the steps that a job needs for an amount. Raises ValueError if it is not an
-        amount."""
+        """Return the steps that a job needs for an amount. Raises ValueError if it is none."""
         return -(-read_amount(value, self.in_bytes) // self.step)
 
     def text(self, steps: int) -> str:

@@ -73,8 +73,7 @@ def units_of(
         R: an R object, its JSON text, or a pool
         inventory (Inventory): inventory of the pool with these resources
         system (int): mask of cores to ignore
-        held (tuple): a selection whose amounts are added on its ranks in R: R of released resources
-            need not name them.
+        held (tuple): a selection whose amounts are added on its ranks in R: they need not be in R.
 
     Raises:
         ValueError: R has a core id that no rank of the pool has.
@@ -147,8 +146,7 @@ def _read_properties(execution: dict[str, Any], everything: int) -> dict[str, in
 
 
 def read_time(execution: dict[str, Any], name: str) -> float:
-    """Return a time of R in seconds since the epoch; 0 if it is missing. Raises ValueError if it is
-    not a time."""
+    """Return a time of R (since the epoch); 0 if it is missing. Raises ValueError if it is none."""
     value = execution.get(name)
     return 0.0 if value is None else seconds(value, f"R: execution.{name}")
 

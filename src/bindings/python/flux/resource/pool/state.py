@@ -227,8 +227,7 @@ class RankIndex:
         O(groups), one per different counts of free units.
 
         Args:
-            need (tuple): minimum numbers of free cores, GPUs and steps of each amount; these may be
-                left out.
+            need (tuple): minimum numbers of free cores, GPUs and steps of each amount; or fewer.
             ranks (int): mask of the ranks to examine.
             best_fit (bool): fewest free first instead.
 
@@ -316,8 +315,7 @@ class PoolState:
         self.blocked: Remembered[Any, bool] = Remembered()
         self.generation = 0
         self.releases = 0
-        # The job of each change since a generation (None for other changes); None until a plan
-        # asks.
+        # The job of each change since a generation (or None); None until a plan asks.
         self._changed: list[int | None] | None = None
         self._changed_since = 0
 
@@ -470,8 +468,7 @@ class PoolState:
         self.reconsider()
 
     def reconsider(self, jobid: int | None = None) -> None:
-        """Note that a job released something, or another change (None): requests that did not fit
-        are to be tried again."""
+        """Note that a job released something, or another change (None): requests may fit now."""
         self._note_change(jobid)
         self.releases += 1
         if self.blocked:
