@@ -235,7 +235,7 @@ def test_debugfirst():
 
 def test_curfew():
     rig = Rig(R(4, 4))
-    rig.wait(22 * 3600 - rig.now % 86400)
+    rig.wait((22 * 3600 - rig.now) % 86400)
     rules = {"curfew": f"{EXAMPLES / 'curfew.py'}:Curfew"}
     rig.load("sched-backfill", config={"rules": rules})
     for jobid, keys in ((1, {"noisy": True}), (2, {"noisy": True}), (3, {})):
