@@ -258,7 +258,8 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         return -job.priority
 
     def reorder(self) -> None:
-        """Sort the queue again by the current `order` of every job. Does not request a pass."""
+        """Sort the queue again by the current `order` of every job. Costs a sort of the queue. Does
+        not request a pass."""
         self._backlog.reorder()
 
     def hello(self, jobid: int, priority: int, userid: int, t_submit: float, R: Any) -> None:
@@ -337,7 +338,8 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
 
     def released(self) -> None:
         """Called after an event that may let a blocked job start: resources were freed or came up,
-        the inventory or a job's end changed. For policies that remember refusals."""
+        the inventory or a job's end changed. For policies that remember requests that did not
+        fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
         """Respond to `msg` (RFC 27) whether a job with a jobspec (RFC 14) could ever run."""
@@ -520,7 +522,8 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
             dump: returns the value, of JSON types
             load: called with the stored value, if any, after the pool is made and before hello. If
                 it raises, the exception is logged and the value is not loaded
-            interval (float): minimum time between writes, in seconds; later changes may be lost
+            interval (float): minimum time between writes, in seconds; later changes are lost if the
+                scheduler dies
         """
         if not (callable(dump) and callable(load)):
             raise TypeError(f"checkpoint({name!r}): expected two functions, to dump and to load")

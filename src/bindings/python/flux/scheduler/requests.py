@@ -48,7 +48,8 @@ BEHIND_ALL = 1 << 33
 class AllocRequest:
     """A ``sched.alloc`` request, to be answered exactly once.
 
-    `success`, `deny` or `cancel` answers it finally; `annotate` may be called before.
+    `success`, `deny` or `cancel` answers it finally; `annotate` may be called any number of times
+    before.
 
     Args:
         scheduler (Scheduler): the scheduler, which sends the answers
@@ -57,7 +58,8 @@ class AllocRequest:
     Attributes:
         jobid (int): the job id
         job (PendingJob or None): the queued job of the request
-        state (str): one of `flux.scheduler.states.REQUEST`: such as "open"
+        state (str): one of `flux.scheduler.states.REQUEST`: "open", "succeeded", "denied",
+            "canceled"
         finalized (bool): whether the request was answered
         table (Requests or None): the table of the open request; None for one made by hand
         userid (int or None): the job's user, if known
@@ -399,7 +401,8 @@ class RunningJob:
     Attributes:
         jobid (int): the job id
         userid (int): the job's user, or None if unknown
-        size (int): minimum number of requested cores; of a job found running, of held ones
+        size (int): minimum number of requested cores; for a job found running (RFC 27 hello), of
+            held cores
         limit (float): time limit of its request in seconds; infinite without a limit
         start (float): its start, seconds since the epoch
         end (float): its latest end, seconds since the epoch; infinite: unknown
@@ -407,10 +410,13 @@ class RunningJob:
             for another job, or has freed a part of its resources; else None
         predicted (float): run time expected at its start, in seconds, or None
         attributes (SystemAttributes): those in `PolicyScheduler.keep_attributes`. In
-            `AdmissionRule.hello`: all, updated, if a rule needs them and they are readable
-        eventlog (list): in `AdmissionRule.hello`: its events (RFC 18), likewise
+            `AdmissionRule.hello`: all, with updates applied, if a rule needs them; otherwise, or if
+            unreadable, none
+        eventlog (list): in `AdmissionRule.hello`: its events (RFC 18), if a rule needs them;
+            otherwise, or if unreadable, empty
         unreadable (bool): whether required attributes or events were unreadable
-        priority, t_submit: of a job found running: these; else None
+        priority, t_submit: of a job found running: priority, and time of submission in seconds
+            since the epoch; else None
     """
 
     ending: float | None = None
