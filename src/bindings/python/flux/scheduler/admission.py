@@ -3,7 +3,8 @@
 
 The pool decides whether there are resources for a job. A site has other reasons to keep a job from
 starting: its licences are in use, its user is over a limit, the window of its reservation has not
-begun. Each is an `AdmissionRule`. A scheduler has a list of rules (`PolicyScheduler.add_rule`).
+begun. Each is an `AdmissionRule`. A scheduler has a list of rules (`PolicyScheduler.add_rule`), and
+treats all alike.
 
 A rule that counts the resources of jobs, such as a limit
 (`flux.scheduler.site_policy.counting.CountingRule`), enters bounds for a job instead: it is asked
@@ -114,10 +115,11 @@ class AdmissionRule:
     #: ``FILE:CLASS`` of a site's rule, as configured or given as an argument; None for other rules.
     source: str | None = None
 
-    #: Whether this rule may have an effect at present. While false, `check`, `why`, `start` and
-    #: `free` are not called; while no rule is engaged, no rule's `extended` is called. So an unused
-    #: rule costs nothing; a rule that counts jobs is engaged while it has any. After a change the
-    #: rule calls ``host.admission.update()``.
+    #: Whether this rule may have an effect at present. While false, `check`,
+    #: `why`, `start` and `free` are not called; while no rule is engaged, no rule's
+    #: `extended` is called. So an unused rule costs nothing; a rule that counts jobs is
+    #: engaged while it has any. After a change the rule calls ``host.admission.update()``, or uses
+    #: ``engage()``.
     engaged = True
     has_more = False  # the same of `GivingRule.allocate`
 
@@ -151,7 +153,8 @@ class AdmissionRule:
         """
 
     def signature(self, job: PendingJob) -> Hashable:
-        """Return the properties of `job` on which this rule's answers depend; None: it ignores it.
+        """Return the properties of `job` that this rule's answers depend on, or None if the rule
+        ignores the job.
 
         Jobs with equal requests and signatures are refused together: when one cannot start, those
         behind it are not examined. Called once per request, after `alloc`.
@@ -216,7 +219,8 @@ class AdmissionRule:
         return {}
 
     def stats(self) -> dict[str, Iterable[Any]]:
-        """Return entries to add to the answer of ``sched.stats``: lists, or generators, by name."""
+        """Return entries to add to the answer of ``sched.stats``: lists by name. A costly list may
+        be a generator."""
         return {}
 
 

@@ -555,7 +555,8 @@ class AdmissionControl:
         return None
 
     def check_allocation(self, job: PendingJob, pool: ResourcePool) -> None:
-        """If a rule does not let a job start on its allocation, free that and raise JobDeferred."""
+        """If a rule does not let a job start on its allocation, though it is within its bounds, free
+        that and raise JobDeferred."""
         refused = self.second_look(job, pool, job.jobid)
         if refused is not None:
             pool.free(job.jobid)

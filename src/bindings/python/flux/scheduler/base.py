@@ -219,8 +219,9 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
     )
 
     def call_at(self, when: float, function: Any = BEGIN_PASS) -> host.Timer:
-        """Call a function without arguments, by default the begin of a pass, at a time in seconds
-        since the epoch; a past time means at once. Exceptions are logged. ``cancel()`` undoes it.
+        """Call a function without arguments, by default the begin of a pass, at a given time in
+        seconds since the epoch; a past time means at once. Exceptions are logged. ``cancel()`` of
+        the result undoes this.
 
         Raises:
             TypeError: `function` is not a function, or a generator, which would not run

@@ -111,7 +111,8 @@ def overridden(kind: type) -> Iterator[str]:
 
 
 def forgotten(kind: type) -> Iterator[str]:
-    """Yield a line for each method in `NEEDED` that does not call the library's, nor replace it."""
+    """Yield a line for each method of a policy or a pool that has to call the library's (`NEEDED`)
+    and does nothing in its place."""
     theirs, ours = _split(kind)
     # released() of the base class does nothing
     known = {name for base in ours for name, one in _methods(base).items() if one.__code__.co_names}

@@ -41,7 +41,8 @@ SORTED_PER_STEP = 256
 def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
     """Yield the items of a `heapq` list in order, as of the first step.
 
-    Costs a copy of the list and, for each yielded item, the logarithm of their number.
+    Costs a copy of the list and, for each yielded item, the logarithm of their number; other items
+    cost nothing, unlike with sorting.
     """
     items = list(heap)
     while items:

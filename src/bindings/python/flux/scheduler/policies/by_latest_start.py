@@ -325,7 +325,8 @@ class BackfillByLatestStart(BackfillByRank):
         self._untold[job.jobid] = job
 
     def goes_before(self, job: PendingJob) -> Generator[None, None, bool]:
-        """Start a job at the expense of lower ones, if possible. Return whether it has left."""
+        """Start a job at the expense of jobs of lower priority, if possible. Return whether it has
+        left the queue."""
 
         def start(lower: list[PendingJob]) -> bool:
             fits = bool(lower) and self.plan.fits(job.resource_request, jobid=job.jobid)

@@ -164,7 +164,8 @@ class Answering:
 
     def answer(self, msg: Any, query: Callable[[Any, Caller], Steps]) -> None:
         """Answer a request in a later turn. `query` makes the answer from payload and caller.
-        Raises BlockingIOError if too many are open (EAGAIN), ValueError if one is too large."""
+        Raises BlockingIOError if too many queries are open (EAGAIN), ValueError if the payload is
+        too large."""
         self._came = True
         # Most queries of a flood are refused here, before any work on them.
         self._check_open(msg.userid, sees_all(msg))

@@ -101,7 +101,8 @@ class QueryService:
         Returns ``verdict`` ("now", "later", "unknown", "never"), ``start``, ``reason``; ``queue``,
         the job's, or None; ``ranks``, an idset or None; ``unplanned``, number of pending jobs
         without a start when time ran out; ``t_latest``, if the policy promises latest starts;
-        ``t_likely`` and ``t_p90``, see `OddsService.known`; ``warnings``."""
+        ``t_likely`` and ``t_p90``, see `OddsService.known`; ``warnings``, if jobs may be left
+        out."""
         asked = read(payload, jobspec=None, priority=None)
         if asked["jobspec"] is None:
             raise ValueError("jobspec is missing")

@@ -273,7 +273,8 @@ class ReservationRule(GivingRule):
 
     def _fits_no_gap(self, job: PendingJob) -> str | None:
         """Return why a job can start at no time while reservations repeat, or None: outside of
-        their windows too few nodes remain for its limit, now and between any two."""
+        their windows too few nodes remain for as long as its limit, before the next one and between
+        any two."""
         entries = [one for one in self.entries.values() if one.reservation.recurrence.every]
         if not entries or job.jobid in self.group_jobs:
             return None
@@ -541,7 +542,8 @@ class ReservationService:
     # -- requests ----------------------------------------------------------------------------------
 
     def reserve(self, msg: Any) -> None:
-        """Make a reservation, or with ``dry_run`` only report conflicts. Raises ValueError."""
+        """Make a reservation, or with ``dry_run`` only report conflicts. Raises ValueError if it
+        cannot be made; the text says why."""
         asked = read(payload_of(msg), reservation=None, dry_run=False)
         if not isinstance(asked["dry_run"], bool):
             raise ValueError(f"dry_run={asked['dry_run']!r} is invalid: expected true or false")

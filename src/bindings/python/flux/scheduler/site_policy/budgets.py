@@ -277,7 +277,8 @@ class BudgetRule(ScopedRule):
         return now
 
     def begin_periods(self, now: float) -> None:
-        """Begin the periods that include `now`, and drop the others' unused accounts.  O(jobs)"""
+        """Begin the periods that include `now`, and drop accounts of ended ones that no job counts
+        in.  O(accounts + jobs)."""
         ended = {account: key for key, account in self.uses.items() if now >= account.end}
         counting = {account for _, _, account, _ in self.counts_in()}
         for account, key in ended.items():

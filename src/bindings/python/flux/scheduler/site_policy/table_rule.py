@@ -74,7 +74,8 @@ class TableRule(AdmissionRule):
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         """Return the data of running jobs to look up for `hello`, among ``jobspec`` and
-        ``eventlog``; by default the jobspec, if there is a `hello`. `entries`: of the table."""
+        ``eventlog``; by default the jobspec, if there is a `hello`. `entries`: the entries in
+        force, or about to be."""
         return ("jobspec",) if has_own(self, AdmissionRule.hello) else ()
 
     def report(self, caller: Caller) -> Iterator[dict[str, Any] | None]:

@@ -449,7 +449,8 @@ class Part:
     ) -> bool:
         """Whether a promise that can be kept now would break in a trial on the pool itself, which
         costs less than a copy, and is undone: with other ends of running jobs in the pool,
-        `without` some promises, some `unpinned`, and with placeholders by `hold`."""
+        `without` some promises, with some `unpinned`, and with the placeholders that `hold`
+        makes."""
         pool, restore = self._host.resources, plan.withdraw([*without, *plan.open_ids()])
         stale, before = plan.stale(), {jobid: pool.job_end(jobid) for jobid in ends}
         for jobid, end in ends.items():

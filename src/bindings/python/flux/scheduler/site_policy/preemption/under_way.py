@@ -212,7 +212,8 @@ class Preemption(Part):
                 self._end_victim(self.victims[jobid])
 
     def _is_still_wanted(self) -> bool:
-        """Whether some victims must still end for the taker; others are spared, and perhaps all."""
+        """Whether some victims must still end for the taker; others are spared. If none must, the
+        preemption is over."""
         job = self.job
         assert job is not None, "its preemption ends with it"
         objection = TOO_LATE if self.expected >= job.latest else self._objection(job)
