@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The resources of each job, to check every R for a job manager.
+"""The resources of each job, to check every R allocated by a scheduler, for a job manager that does
+not trust it.
 
 Used by the job managers of `flux.scheduler.testing`, `flux simulate` and the embedded instance. It
 shares no code with pools except masks, since its purpose is to find their mistakes.
@@ -189,7 +190,8 @@ class Allocations:
 
 
 def _entries(R: Any) -> list[tuple[int, Children]]:
-    """Return (mask of ranks, children) of each entry of R_lite. Raises ValueError."""
+    """Return (mask of ranks, children) of each entry of R_lite. Raises ValueError if it is not an
+    R."""
     try:
         execution, version = R["execution"], R.get("version", 1)
     except (AttributeError, KeyError, TypeError):

@@ -32,7 +32,8 @@ MAX_VERTICES = 10000
 MAX_LEVELS = 256
 
 
-#: Bytes of memory per byte of ``marshal``, for short strings and small numbers, as text and parsed.
+#: Bytes of memory per byte of ``marshal``, for short strings and small numbers, with their jobspec
+#: text and parsed form.
 BYTES_PER_BYTE = 16
 
 
@@ -44,7 +45,8 @@ class Remembered(dict[Key, Value]):
     """A dict that may be emptied whenever a request arrives.
 
     A table keyed by shapes keeps its keys alive, so a limit on the number of its entries does not
-    limit memory. Beyond a common limit in bytes all tables are emptied; jobs keep their own.
+    limit memory. Beyond a common limit in bytes all tables are emptied; pending jobs keep their own
+    shapes.
 
     A user adds the size of each new entry to `kept`, on this class.
 
@@ -82,7 +84,8 @@ def _drop_dead() -> None:
 def make_room() -> None:
     """Empty all tables if they may keep more than `Remembered.MAX_BYTES`.
 
-    To be called where requests arrive or passes begin, not while a plan uses new entries.
+    To be called where requests arrive or passes begin, not while a plan relies on an entry that it
+    just made.
     """
     if Remembered.kept > Remembered.MAX_BYTES:
         Remembered.kept = 0

@@ -147,7 +147,8 @@ def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
     """Return the result of ``_read()`` in a forked child, or the child's failure (``error``)."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
-        # The child only calls libhwloc and writes to its pipe, without locks of other threads.
+        # The child only calls libhwloc and writes to its pipe, without taking locks of other
+        # threads.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:  # pragma: no cover (in the child)

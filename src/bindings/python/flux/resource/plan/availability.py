@@ -35,7 +35,8 @@ MAX_PROMISES = 32
 #: Maximum number of promises moved to other ranks for one demand. On 1,024 nodes that jobs share, 8
 #: lengthened mean waits by 4 %, and 32 did not shorten them.
 MAX_MOVED = 16
-#: Maximum number of times, before clear room, at which one search tries to move promises.
+#: Maximum number of times at which one search tries to move promises, before the first with clear
+#: room.
 MAX_TRIES = 4
 
 
@@ -153,7 +154,8 @@ class Availability:
     # -- promises -----------------------------------------------------------
 
     def proof(self, promise: Use, now: float, may_move: bool) -> list[tuple[Use, Where]] | None:
-        """Return ``(use, ranks)`` of the promise, then of each promise moved for it; or None.
+        """Return ``(use, ranks)`` of the promise, then of each promise moved for it; None if there
+        is no way.
 
         Ranks with clear room come first. If these do not suffice and `may_move` is set, the promise
         takes ranks of promises that start no earlier; those get other ranks, in the order of their

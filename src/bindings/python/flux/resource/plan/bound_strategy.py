@@ -232,7 +232,8 @@ class RoomOnRanks:
     def _to_hold_for(
         self, demand: Demand, now: float, last: float
     ) -> list[tuple[int, Amounts]] | None:
-        """Return the ``(rank, amounts)`` to keep for a demand; None if its ranks never suffice.
+        """Return the ``(rank, amounts)`` to keep for a demand; None if its ranks do not suffice even
+        when they are idle.
 
         If a single job without an end is in its way, its ranks come first: less is then kept of the
         ranks free now. Next come ranks that stay free forever, from now or from the time at which
@@ -340,7 +341,8 @@ class RoomOnRanks:
 
 
 def leave_free(index: RankIndex, rank: int, most: tuple[int, ...]) -> None:
-    """Take units of a rank in an index, so that these numbers of each kind at most are free."""
+    """Take units of a rank in an index, so that at most these numbers of cores, GPUs and steps of
+    amounts are free."""
     inventory = index.inventory
     free = index.free(rank)
     cores, gpus = free & inventory.core_mask, inventory.gpus(free)
@@ -762,7 +764,8 @@ class BoundStrategy(Strategy):
         return self._bind_kept(jobid, promise) if jobid < 0 else self._bind_again(promise)
 
     def _bind_again(self, promise: Promise) -> bool:
-        """Bind a promise to other ranks at its time; return whether there are any."""
+        """Bind a promise to other ranks at its time; return whether there are any. If not, it keeps
+        its own."""
         before = promise.number
         if before:
             self._ranks.room.leave(before)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The compiled part of plans, ``_flux_plan``: timelines of counts with moves, and room on ranks.
+"""The compiled part of plans, ``_flux_plan``: timelines of counts, moves of promises in them, and room
+on ranks.
 
 With thousands of promises, each end of a job lets hundreds move, each because of the one before. A
 move is a few additions and comparisons, so most of the time is the interpreter's. ``_flux_plan``
@@ -105,7 +106,8 @@ class CompiledMoves:
         self._cdata = owned(lib.promises_create(), lib.promises_destroy)
         #: timelines with promises in C, with these there
         self._lines: dict[CompiledTimeline, Any] = {}
-        # Whether C has all promises. It gets them when the first moves: seldom, in a copy.
+        # Whether C has all promises. It gets them when the first is to move: in most copies of a
+        # plan none is.
         self._has_all = False
         self._indices = ffi.new("int64_t[]", MOVES_PER_TURN)
         self._first = ffi.new("double *")

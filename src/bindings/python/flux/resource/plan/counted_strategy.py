@@ -81,7 +81,8 @@ class CountedProfile:
         self.maybe_overdrawn = False
         self.open_units: dict[int, int] = {}
         self._open = 0  # the sum of these
-        #: job id -> start and units of an open promise that began later; and these starts
+        #: job id -> start and units of an open promise that began later when it was made; and
+        #: these starts, ascending
         self._later: dict[int, tuple[float, int]] = {}
         self.later_starts: list[float] = []
         self.endless_ids: set[int] = set()  # ids of jobs promised a time without an end
@@ -172,7 +173,8 @@ class CountedProfile:
         now: float,
     ) -> bool:
         """Update the running jobs from the records of those that may have changed (only their ends
-        are read; None: the job is gone). Return False if they do not explain the free units."""
+        are read; None: the job is gone). Return False if they do not explain the units free now:
+        make the profile anew."""
         line, jobs = self.line, self.jobs
         line.forget(now)
         come = []

@@ -106,7 +106,8 @@ class PlainAvailability(Availability):
         return self._enter(promise)
 
     def overdrawn(self, number: int, since: float) -> bool:
-        """Return whether a rank of a use has, from `since` on, ever less than all uses take."""
+        """Return whether, at some moment of a use from `since` on, a rank of it has less than all
+        uses take."""
         use = self._uses[number]
         start = max(use.start, since)
         return any(
@@ -141,7 +142,8 @@ class PlainAvailability(Availability):
 
     def can_start(self, demand: Demand, now: float, end: float, may_move: bool) -> bool:
         """Return whether a demand can start now: it fits until `end`, beside all uses, and jobs
-        past their ends; if `may_move`, as if promises were moved for it, by `book`."""
+        past their ends; if `may_move`, promises may be moved for it, as by `book`. Change
+        nothing."""
         return self.room(demand, -inf, end)[0] >= demand.count or (
             may_move and self.proof(demand.use(-inf, end), now, True) is not None
         )

@@ -167,7 +167,8 @@ class Plan(StrategyInForce):
     promises are counted, a call is then a search over starts and ends, 48 at once
     (``timeline.py``). If they are bound, it examines the ranks in question and the uses of
     each: 10 to 100 nanoseconds per rank, compiled. Bound promises keep their times until their jobs
-    can start at once; a start may then be later, but no promise is broken.
+    can start at once; a start may then be later than the earliest possible, but no promise is
+    broken.
 
     Args:
         pool (PoolWithView): the pool, with a view.
@@ -475,7 +476,8 @@ class Plan(StrategyInForce):
         bound to ranks stays: it gives way when its job starts.
 
         Returns:
-            The new start, no later than before; now, if a job bound to ranks can start.
+            The new start, no later than before; now, if a job with a promise bound to ranks can
+            start.
 
         Raises:
             KeyError: the job has no promise.
@@ -578,7 +580,8 @@ class Plan(StrategyInForce):
 
     def _start_of_open(self, strategy: Strategy, request: ResourceRequest, now: float) -> float:
         """Return when an open promise begins: the first time at which the request would fit if all
-        running jobs without an end had ended, or else the first start of endless promises."""
+        running jobs without an end had ended, or else the first start of the promises without an
+        end in its way."""
         tokens, wanted, found = self.tokens, request.tokens, inf
 
         def search() -> float:

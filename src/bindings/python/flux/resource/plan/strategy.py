@@ -43,7 +43,8 @@ class Promise:
         request (ResourceRequest): the job's request.
         is_open (bool): the possible start of the job is unknown.
         demand (CountedDemand): kind and number of its units, while it is counted
-        number (int): the number of its use of ranks, while it is bound; 0 if it has no ranks
+        number (int): the number of its use of ranks, while it is bound; 0 if it has no ranks, since
+            it cannot be kept
         pinned (bool): whether it stays on its ranks
     """
 

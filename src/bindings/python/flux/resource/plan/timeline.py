@@ -89,7 +89,8 @@ class CountTimeline:
 
     def first(self, value: int, length: float, start: float, limit: float = inf) -> float:
         """Return the first moment from `start` on from which the value is at least ``value`` for
-        `length` seconds; infinity if there is none. Values from `limit` on suffice."""
+        `length` seconds; infinity if there is none. Values from `limit` on suffice, and the result
+        is earlier."""
         since = None
         first = self._index_at(start)
         for index in range(first, len(self.starts)):

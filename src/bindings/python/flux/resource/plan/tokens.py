@@ -30,7 +30,8 @@ class TokenPlan:
             end, infinite if unknown}; read at each query
 
     Attributes:
-        promised (dict): job id to ``(tokens, start, end)`` of its promise
+        promised (dict): job id to ``(tokens, start, end)`` of its promise; changed by `enter` and
+            `leave`
     """
 
     def __init__(self, totals: Tokens, running: dict[str, dict[int, Held]]) -> None:

@@ -42,7 +42,8 @@ class AmountKind(NamedTuple):
     default: int
 
     def steps(self, value: Any) -> int:
-        """Return the steps that a job needs for an amount. Raises ValueError if it is none."""
+        """Return the steps that a job needs for an amount. Raises ValueError if it is not an
+        amount."""
         return -(-read_amount(value, self.in_bytes) // self.step)
 
     def text(self, steps: int) -> str:

@@ -3,7 +3,8 @@
 
 An amount is counted in whole *steps*. Each step is a bit of a rank's units
 (`flux.resource.pool.inventory`), so that the steps of a job are in its selection like cores, and
-are given back, copied and planned with them. Answers give numbers of steps, not ids.
+are given back, copied and planned with them. Answers give the number of a job's steps, never their
+ids.
 
 Amounts are in bytes if RFC 49 has them in GiB, or a value has a unit (``"240G"``); others are plain
 numbers. A step is 1, or for bytes a power of two such that no node has more than `MAX_STEPS`. Steps

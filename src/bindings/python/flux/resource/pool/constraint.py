@@ -17,7 +17,8 @@ class Terms(tuple[str, Any]):
     """``(operator, values)``; the values of and/or/not are such tuples, others are text; that of
     ``mask`` (`also_on`) is a mask of ranks.
 
-    A whole constraint keeps its last match as long as it lives, even after tables were emptied.
+    A whole constraint keeps its last match as long as it lives, with a pending job, even after
+    tables were emptied.
 
     Attributes:
         found: an inventory and the mask of its matching ranks; or None

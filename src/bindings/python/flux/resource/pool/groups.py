@@ -17,12 +17,14 @@ from typing import NamedTuple
 from flux.resource.pool.masks import popcount, ranks_in, take
 from flux.resource.ResourceCount import ResourceCount
 
-#: Ranks by their room: nodes (1) or slots on each, and a mask of the ranks, each in one entry.
+#: Ranks by their room: the number of nodes (1) or slots on each rank, and a mask of the ranks. No
+#: rank is in two entries.
 Rooms = list[tuple[int, int]]
 
 
 class Groups:
-    """The groups of one level. Immutable; compared by identity, which is quick.
+    """The groups of one level. Immutable; compared by identity, so that shapes that name them
+    compare quickly.
 
     Args:
         level (str): noun for a group: ``rack``

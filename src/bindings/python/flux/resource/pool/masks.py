@@ -241,7 +241,8 @@ def take(mask: int, count: int) -> int:
 def to_mask(ids: Any, limit: int = RANK_LIMIT) -> int:
     """Return a mask of ranks given as idset text, ``IDset``, number or iterable.
 
-    Members from ``limit`` on are left out. Raises ValueError if it is not a set of ranks.
+    Members from ``limit`` on are left out. Raises ValueError if it is not an idset, or not a set of
+    non-negative integers.
     """
     if isinstance(ids, str):
         return clip_idset(ids, limit)

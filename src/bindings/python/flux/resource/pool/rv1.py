@@ -73,7 +73,8 @@ def units_of(
         R: an R object, its JSON text, or a pool
         inventory (Inventory): inventory of the pool with these resources
         system (int): mask of cores to ignore
-        held (tuple): a selection whose amounts are added on its ranks in R: they need not be in R.
+        held (tuple): a selection whose amounts are added on its ranks in R: R of released resources
+            need not name them.
 
     Raises:
         ValueError: R has a core id that no rank of the pool has.
@@ -146,7 +147,8 @@ def _read_properties(execution: dict[str, Any], everything: int) -> dict[str, in
 
 
 def read_time(execution: dict[str, Any], name: str) -> float:
-    """Return a time of R (since the epoch); 0 if it is missing. Raises ValueError if it is none."""
+    """Return a time of R in seconds since the epoch; 0 if it is missing. Raises ValueError if it is
+    not a time."""
     value = execution.get(name)
     return 0.0 if value is None else seconds(value, f"R: execution.{name}")
 

@@ -227,7 +227,8 @@ class RankIndex:
         O(groups), one per different counts of free units.
 
         Args:
-            need (tuple): minimum numbers of free cores, GPUs and steps of each amount; or fewer.
+            need (tuple): minimum numbers of free cores, GPUs and steps of each amount; these may be
+                left out.
             ranks (int): mask of the ranks to examine.
             best_fit (bool): fewest free first instead.
 
@@ -315,7 +316,8 @@ class PoolState:
         self.blocked: Remembered[Any, bool] = Remembered()
         self.generation = 0
         self.releases = 0
-        # The job of each change since a generation (or None); None until a plan asks.
+        # The job of each change since a generation (None for other changes); None until a plan
+        # asks.
         self._changed: list[int | None] | None = None
         self._changed_since = 0
 
@@ -468,7 +470,8 @@ class PoolState:
         self.reconsider()
 
     def reconsider(self, jobid: int | None = None) -> None:
-        """Note that a job released something, or another change (None): requests may fit now."""
+        """Note that a job released something, or another change (None): requests that did not fit
+        are to be tried again."""
         self._note_change(jobid)
         self.releases += 1
         if self.blocked:

@@ -23,7 +23,8 @@ from flux.resource.pool.rv1 import read_lite
 
 #: Keys that describe a domain; every other key is the name of a level.
 RESOURCE_KEYS = ("cores", "gpus", "memory", "storage")
-#: Maximum depth of a topology; hwloc has about ten levels. More are an error.
+#: Maximum depth of a topology; hwloc has about ten levels. More are an error rather than a deep
+#: recursion.
 MAX_DEPTH = 32
 #: Maximum number of results for container names that are cached: jobs may ask for any name, and
 #: invented ones must not fill the memory.
@@ -106,7 +107,8 @@ class Layout:
 
     Attributes:
         domain (Domain): the whole node.
-        levels (tuple): tuples of ``(cores, gpus)`` of groups, finest level first, in order.
+        levels (tuple): tuples of ``(cores, gpus)`` of groups, finest level first, in the order of
+            the topology.
         unlisted (int): mask of the cores in no domain.
     """
 
@@ -130,7 +132,8 @@ class Layout:
 
     @lru_cache(maxsize=MAX_NAMES)  # noqa: B019
     def container_groups(self, name: str, least: int) -> tuple[ContainerGroup, ...]:
-        """Return the containers of a name in each group with at least ``least``, finest first."""
+        """Return the containers of a name in each group with at least ``least`` of them, finest
+        level first."""
         named = self.containers(name)
         found = []
         for groups in self.levels:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The subcommands of ``flux sched``: each prints the answer of one service.
+"""The subcommands of ``flux sched``: each queries one service of the scheduler and prints the
+answer.
 
 A new subcommand is a class derived from `Subcommand`, and a line in `COMMANDS`.
 """

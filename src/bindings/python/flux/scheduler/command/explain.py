@@ -66,7 +66,8 @@ class Explain(Subcommand):
 
     def explain_job(self, jobid: int, context: Context) -> dict[str, Any]:
         """Return why a job waits: the scheduler's answer or, in the same form, the reason why the
-        job manager has not sent it to the scheduler. Raises CommandError if it is not pending."""
+        job manager has not sent it to the scheduler. Raises CommandError if the job is not pending,
+        or is unknown."""
         handle = context.handle
         name = JobID(jobid).f58
         job = look_up_job(handle, jobid)
@@ -195,7 +196,8 @@ def look_up_job(handle: Any, jobid: int) -> dict[str, Any] | None:
 
 
 def _find_housekeeping(answer: dict[str, Any], handle: Any) -> None:
-    """Set the state of jobs in housekeeping, which hold resources, if the job manager answers."""
+    """Set the state of jobs in housekeeping, which hold resources as running jobs do, if the job
+    manager answers."""
     behind = [one for job in answer["jobs"] for one in job.get("behind") or ()]
     with suppress(OSError):
         stats = handle.rpc("job-manager.stats-get").get() if behind else {}
@@ -240,7 +242,8 @@ def state_or_result(job: dict[str, Any]) -> str:
 
 
 def reason_in_job_manager(job: dict[str, Any], text_of: Callable[[float], str]) -> str | None:
-    """Return why the job manager does not send a job to the scheduler, if the job shows it."""
+    """Return why the job manager does not send a job to the scheduler, or None if the job itself
+    does not show it."""
     state = state_or_result(job)
     if state == "DEPEND":
         texts = []

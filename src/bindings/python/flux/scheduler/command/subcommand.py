@@ -25,7 +25,8 @@ from flux.scheduler.times import duration_text, iso_time, local_zone_name
 def format_duration(seconds: float | None) -> str:
     """Format a duration in at most two units: ``2h45m``.
 
-    Rounded down, so that a job with that limit fits; None and infinity give ``no end``.
+    Rounded down, so that a job with the printed time limit fits into the duration; None and infinity
+    give ``no end``.
     """
     if seconds is None or math.isinf(seconds):
         return "no end"

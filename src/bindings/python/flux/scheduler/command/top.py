@@ -22,7 +22,8 @@ from flux.scheduler.attributes import printable
 from flux.scheduler.command.subcommand import CommandError, Context, format_duration, format_table
 from flux.scheduler.host import counted
 
-#: Colours of node states (SGR): yellow, green, magenta, red. States are written out, too.
+#: Colours of node states (SGR): yellow, green, magenta, red. States are also written out, for the
+#: colour-blind.
 _COLOURS = {"allocated": 33, "free": 32, "reserved": 35, "down": 31}
 
 #: Characters of node states in the bar.
@@ -36,7 +37,8 @@ _WAIT_TEXTS = {
     "other": "reasons that were not determined",
 }
 
-#: Terminal control sequences: enter and leave the alternate screen, go to its top, clear the rest.
+#: Terminal control sequences: enter and leave the alternate screen, go to its top left corner,
+#: clear the rest.
 _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
 
 _QUIT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -193,7 +195,8 @@ def _on_screen(context: Context, view: TopView, delay: float) -> None:
 
 
 def _pause(fd: int, delay: float, size: os.terminal_size) -> None:
-    """Wait `delay` seconds, or for another size. Raises KeyboardInterrupt if the user quits."""
+    """Wait `delay` seconds, or until the terminal has another size. Raises KeyboardInterrupt at once
+    if the user quits."""
     until = time.monotonic() + delay
     while (left := until - time.monotonic()) > 0 and shutil.get_terminal_size() == size:
         is_ready = select.select([fd], [], [], min(left, 0.2))[0]

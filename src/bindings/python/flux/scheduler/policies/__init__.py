@@ -20,7 +20,8 @@ which promises fit. ``ranks`` has the formulas of ranks.
 
 Anything here may change, as long as every start in the recorded schedules agrees with the
 definitions of EASY and conservative backfill (``t/python/simulate``, ``doc/reference/schedules``).
-Nothing outside this package depends on its contents; shared code goes into `flux.scheduler.policy`.
+Nothing outside this package depends on its contents; code that two policies need goes into
+`flux.scheduler.policy`.
 """
 
 from flux.scheduler.policies.backfill import Backfill

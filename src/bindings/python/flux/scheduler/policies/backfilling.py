@@ -44,7 +44,8 @@ MIN_IN_A_ROW = 8
 ROW_EFFORT = 128
 STAYING_PART = 0.1
 
-#: Delay of the pass for a promised time, in seconds: a job that ends then has ended.
+#: Delay of the pass for a promised time, in seconds: a job that ends at that time has ended by
+#: then.
 LATE_S = 1e-3
 
 
@@ -175,7 +176,8 @@ class Backfilling(Decision):
         return False
 
     def wake_at(self, when: float | None) -> None:
-        """Request a pass at a promised time (None: no pass), of which the earliest is kept."""
+        """Request a pass at a promised time; None: no pass. Only the earliest time is kept; the next
+        is determined then."""
         if when is not None and when < self._timer.when:
             self._timer.cancel()
             self._timer = self.policy.call_at(when, self._is_due)
@@ -236,10 +238,12 @@ class PromiseBook:
     resources it needs are kept free (`Plan.hold`).
 
     Args:
-        changed: ``changed(job, promised)`` is called when a job gets or has lost a promise
+        changed: ``changed(job, promised)`` is called when a job gets its first promise, or has lost
+            its promise
 
     Attributes:
-        plan (Plan): the pool's plan, in which the promises are; set before
+        plan (Plan): the pool's plan, in which the promises are entered; set before the first is
+            made
     """
 
     plan: Plan
@@ -307,7 +311,8 @@ class PromiseBook:
     def advance(self, job: PendingJob, may_move: bool) -> float | None:
         """Move a promise, if it may, to the earliest time that keeps all others. Return the time at
         which it is due, seconds since the epoch; None if it is open. Raises InsufficientResources
-        if the promise cannot be kept: a running job got more time, or ranks were lost."""
+        if the promise cannot be kept: a running job was given more time or ended late, or ranks
+        were lost."""
         if job.jobid in self.open_ids:
             return None
         when = self.plan.advance(job.jobid, may_move)
@@ -553,7 +558,8 @@ class BackfillInOrder(Backfilling):
     # -- one job -----------------------------------------------------------------------------------
 
     def use_current_plan(self) -> None:
-        """Switch to a new plan if a job that started or was given up has made this pass's void."""
+        """Switch to a new plan if this pass's plan has become void: a job that started or was given
+        up has broken promises."""
         if self.policy.planning.plan is not self.plan:
             plan = self.policy.planning.current()
             assert plan is not None, "the pool could plan when this pass began"
@@ -647,7 +653,8 @@ class BackfillInOrder(Backfilling):
         clear the way for its promise.
 
         A job that arrives ahead of promised ones takes precedence: their promises are revoked, and
-        made anew behind it. One that was deferred does not. Return whether it has left the queue.
+        made anew behind it. A job that returns from a deferral does not. Return whether the job has
+        left the queue.
         """
         others = self.promised_after(job)
         if not others or job.was_deferred or not self.may_be_promised(job):

@@ -75,7 +75,8 @@ class BackfillByLatestStart(BackfillByRank):
     def __init__(self, policy: BackfillPolicy, backlog: Backlog, checkpoints: Checkpoints) -> None:
         super().__init__(policy, backlog)
         self.latest = LatestStarts()
-        #: the cause for promises that do not fit a new plan, to enter all; None: they are in it
+        #: the cause for promises that do not fit a new plan, into which all must be entered; None:
+        #: all are in the plan
         self._void: str | None = None
         #: job id -> job whose new promise has not been sent yet
         self._untold: dict[int, PendingJob] = {}

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from flux.scheduler.requests import PendingJob
     from flux.scheduler.walk import JobGroup
 
-#: Jobs tried per reactor turn, at 1 to 5 microseconds each; and a start's effort, in these.
+#: Jobs tried per reactor turn, at 1 to 5 microseconds each; and the effort of a start, in tried
+#: jobs.
 TRIED_PER_TURN = 128
 START_EFFORT = 32
 
@@ -168,7 +169,8 @@ class BackfillByRank(Backfilling):
     # -- common to passes by rank ------------------------------------------------------------------
 
     def still_queued(self, jobs: Iterable[PendingJob]) -> Iterator[PendingJob | None]:
-        """Yield the jobs still queued at their turn, until the plan is void; None between turns."""
+        """Yield the jobs that are still queued at their turn, until the plan is void; None to yield
+        to the reactor."""
         self._plan_unchecked = True
         for job in jobs:
             self._effort += 1
@@ -191,7 +193,8 @@ class BackfillByRank(Backfilling):
         return free
 
     def free_groups(self) -> Generator[None, None, list[JobGroup]]:
-        """Return the groups of pending jobs that fit now without promises. Deny infeasible ones."""
+        """Return the groups of pending jobs that would fit now without any promises. Deny those
+        that could never run."""
         check, groups = self._check, self.backlog.groups.values()
         for number, group in enumerate([g for g in groups if g.known_possible != check], 1):
             yield from self.deny_impossible(group)
@@ -225,7 +228,8 @@ class BackfillByRank(Backfilling):
             group.known_possible = self._check
 
     def could_start(self) -> Generator[None, None, bool]:
-        """Whether a job may start in this pass: it fits, or a rule keeps resources for it."""
+        """Whether a job may start in this pass: one that fits the free resources, or for which a
+        rule keeps resources."""
         return bool((yield from self.free_groups())) or self.any_kept_for()
 
     def any_kept_for(self) -> bool:
@@ -283,7 +287,8 @@ class BackfillByRank(Backfilling):
     # -- questions ---------------------------------------------------------------------------------
 
     def goes_first(self, job: PendingJob) -> bool:
-        # Heads are planned only in passes in which a job can start, so the plan may lack them.
+        # Heads are planned only in passes in which a job can start, so the plan may lack their
+        # promises.
         waiting = [other for other in self.backlog.jobs.to_list() if not other.request.finalized]
         return min(waiting, key=self.policy.ranks.key(), default=job) is job
 

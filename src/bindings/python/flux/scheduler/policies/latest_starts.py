@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 KEY = "checkpoint.sched-promises"
 SAVE_INTERVAL_S = 60.0
 
-#: Seconds after the start to wait for jobs with a latest start, before others start.
+#: Seconds after the start to wait for jobs with a latest start, before other jobs may start in
+#: their place.
 WAIT_FOR_KNOWN_S = 5.0
 
 #: Number of latest starts kept for jobs whose requests were withdrawn: those of a stopped queue
@@ -49,7 +50,8 @@ class LatestStarts:
     def __init__(self) -> None:
         self._times: dict[int, tuple[float, PendingJob]] = {}
         self._order: list[tuple[float, int]] = []  # (latest start, job id), ascending
-        #: id of a job whose latest start has passed, and which any pass may start -> if it is void
+        #: id of a job whose latest start has passed, and which any pass may start -> whether its
+        #: promise is void
         self.overdue: dict[int, bool] = {}
         self.changes = 0  # grows with each promise made or removed
         #: numbers of promises: made; restored to jobs that have returned; kept; and violated, broken
@@ -202,7 +204,8 @@ class StoredLatestStarts:
             self._came[job.jobid] = job
 
     def take_returned(self) -> dict[PendingJob, float]:
-        """Take the jobs that have arrived since the last call, with their latest starts."""
+        """Return the jobs that have arrived since the last call, with their latest starts, and
+        forget them."""
         came, self._came = self._came, {}
         return {job: self._times.pop(jobid) for jobid, job in came.items()}
 

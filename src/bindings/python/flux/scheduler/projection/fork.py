@@ -18,7 +18,8 @@ from flux.scheduler.projection.odds import LEAST_PLAYS, MOST_WITHOUT_START, PLAY
 from flux.scheduler.projection.player import DRAWN_PLAY_SECONDS, PLAY_SECONDS, Player
 from flux.scheduler.query.answering import Caller
 
-#: Seconds after which only the minimum number of plays with drawn run times is made.
+#: Seconds after which no more plays with drawn run times are made for a query, beyond the minimum
+#: number.
 ODDS_SECONDS = 5.0
 
 #: Seconds per query after which a child is killed.
@@ -43,7 +44,8 @@ POLL_S = 0.005
 #: every 5 ms took half of the scheduler's time, a millisecond per reactor turn.
 POLLING_QUERIES = 8
 
-#: Ratio of the pause after a fork to the fork's duration: they take a tenth of all time.
+#: Ratio of the pause after a fork to the fork's duration: forks take a tenth of the scheduler's
+#: time.
 PAUSE_PER_FORK = 9.0
 
 #: Upper bound of file descriptors.

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 from flux.scheduler.requests import RunningJob
 
-#: Number of plays with drawn run times; minimum number, when time is short.
+#: Number of plays with drawn run times; minimum number, when time is short, below which there are
+#: no odds.
 PLAYS = 20
 LEAST_PLAYS = 10
 
@@ -171,7 +172,8 @@ class RunShares:
         return max(map(len, self._of_all.values())) >= LEAST_JOBS
 
     def learn(self, userid: Any, limit: float, run: float) -> None:
-        """Add a user's job that ended after `run` seconds; `limit`: perhaps infinite.  O(1)"""
+        """Add a user's job that ended after `run` seconds; `limit` is infinite if it had none.
+        O(1)."""
         if not 0 <= run < inf or limit <= 0:
             return
         limited = limit < inf

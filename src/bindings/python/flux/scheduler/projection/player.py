@@ -223,7 +223,8 @@ class Player:
         Returns ``starts``, pairs of job id and start (seconds since the epoch); ``denied``, ids of
         jobs denied earlier; ``late``, pairs of the id of each other job and the time before which
         it does not start, infinite unless time ran out; ``took``, duration in seconds; ``settled``,
-        whether drawn run times would add nothing: here, whether time ran out before any started.
+        whether drawn run times would add nothing: here, whether time ran out before any of the jobs
+        started.
         """
         if patient:
             self._policy.wait_limits.drop_all()
