@@ -532,7 +532,8 @@ class AdmissionControl:
         raise refused
 
     def defer_without_room(self, job: PendingJob) -> None:
-        """Raise JobDeferred for a job that does not fit, if a rule keeps resources for it."""
+        """Raise JobDeferred for a job that may start but does not fit, if a rule keeps resources
+        for it (`kept_for`)."""
         rule = self.kept_for.get(job.jobid)
         if rule is not None:
             raise JobDeferred(rule, Deferral(rule.why(job) or "", key=NO_ROOM)) from None
@@ -599,7 +600,8 @@ class AdmissionControl:
         return found
 
     def assure_no_more(self, jobid: int) -> None:
-        """Let jobs behind a promised one take its share of limits: it has no promise any more."""
+        """Let jobs behind a promised one take its share of limits: it has started, is pending no
+        more, or has lost its promise."""
         for use in self.assured.pop(jobid, ()):
             del use.assured[jobid]
             if use.claims[0]:

@@ -17,7 +17,8 @@ def printable(text: object) -> str:
 
 
 def table_in(value: Any, *keys: str) -> dict[str, Any]:
-    """Return the table at some keys, one in another, of a configuration or a jobspec; or {}."""
+    """Return the table at some keys, each in the table of the one before, of a configuration or a
+    jobspec; {} if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}

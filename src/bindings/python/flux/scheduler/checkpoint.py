@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""State kept across reloads of the scheduler and restarts of the instance: values in the KVS.
+"""State kept across reloads of the scheduler and restarts of the instance: a value in the KVS,
+written rarely.
 
 A KVS keeps every version of a value. So a large value that changes all the time is written only
-once in a while, and when the scheduler is unloaded. Its owner documents what may be lost.
+once in a while, and when the scheduler is unloaded. The owner of a checkpoint documents the loss if
+the scheduler dies in between.
 """
 
 from __future__ import annotations

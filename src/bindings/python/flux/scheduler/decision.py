@@ -285,7 +285,8 @@ class Planning:
         return self.plan
 
     def require(self) -> Plan | None:
-        """Return the plan, for a policy that requires one; without one, end the scheduler."""
+        """Return the plan, for a policy that requires one. If the pool cannot plan, log that, end
+        the scheduler and return None."""
         plan = self.current()
         if plan is None:
             scheduler = self._scheduler

@@ -157,7 +157,8 @@ class Reason(str):
 
 
 def behind(name: str, userid: int | None, prefix: str = "", suffix: str = "") -> Reason:
-    """Return the reason ``behind ƒ2``, of another job ahead with this name and user."""
+    """Return the reason ``behind ƒ2``: a job waits for another by the order of the queue. `name`
+    and `userid` are the other job's."""
     return Reason(
         f"{prefix}behind {name}{suffix}",
         f"{prefix}waits for its turn",

@@ -28,7 +28,8 @@ ESTIMATE_REST = 9.0
 #: Estimates that change by less, in seconds, are not sent again.
 ESTIMATE_GRAIN_S = 0.1
 
-#: Seconds after its request, and between two annotations, in which a job is not annotated.
+#: Seconds after its request in which a job is not annotated, and minimum number of seconds between
+#: two annotations of a job.
 QUIET_TIME_S = 1.0
 
 #: Odds are sent again if a time changes by this part of the time until then and these seconds.
@@ -285,7 +286,8 @@ class Forecasts:
         return reason
 
     def reason_of(self, job: PendingJob, facts: dict[str, Any] | None = None) -> str | None:
-        """Return `PolicyScheduler.why`; None if an override fails, which is logged once."""
+        """Return `PolicyScheduler.why`. If an override raises or returns no text, that is logged
+        once, and the reason is unknown."""
         try:
             reason = self._policy.why(job, facts)
             if reason is None or isinstance(reason, str):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
-"""The start of a scheduler: resources, running jobs, and readiness (RFC 27, RFC 28)."""
+"""The start of a scheduler: acquiring resources, taking over running jobs, and reporting ready (RFC
+27, RFC 28)."""
 
 from __future__ import annotations
 

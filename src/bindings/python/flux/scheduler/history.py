@@ -35,7 +35,8 @@ RUNS_PER_CLASS = 2
 #: few thousand in a month.
 MAX_CLASSES = 20000
 
-#: Maximum number of these for one user, whose jobs would evict other users' classes.
+#: Maximum number of these for one user: jobs that all differ in their limits would evict other
+#: users' classes.
 MAX_CLASSES_OF_USER = 1000
 
 #: Minimum expected run time in seconds: ranks divide by it.
@@ -76,7 +77,7 @@ def expected_run(guess: Any, limit: float) -> float:
 
 
 class RunTimes:
-    """The last run times of `most` classes of jobs. By default each user has separate classes,
+    """The last run times of each class of jobs, `most` classes. By default each user has separate classes,
     so users do not affect each other.
 
     Attributes:
@@ -141,13 +142,15 @@ class RunTimes:
     # -- over a restart ----------------------------------------------------------------------------
 
     def stored(self) -> Iterator[list[Any]]:
-        """Yield the classes, as of now, as lists fit for JSON: class, run times, user."""
+        """Yield the classes as lists fit for JSON: class, run times, user. Run times learnt
+        meanwhile are not included."""
         for kind, (owner, runs) in list(self._runs.items()):
             if isinstance(kind, tuple) and all(map(_storable, kind)):
                 yield [kind, runs, owner]
 
     def restore(self, stored: Any) -> None:
-        """Restore the list of `stored`, before run times learnt since. Raises ValueError."""
+        """Restore the list of `stored`; run times learnt since take precedence. Raises ValueError
+        if it has another form."""
         try:
             restored = [
                 (tuple(kind), tuple(map(float, runs))[-RUNS_PER_CLASS:], userid)
@@ -301,7 +304,8 @@ class RunTimeService:
         self.ask_for_ended_jobs()
 
     def ask_for_ended_jobs(self) -> None:
-        """Learn from jobs that ended since the last known one (`ask_for_ended_jobs`)."""
+        """Learn from jobs that ended since the last known one, if ``job-list`` is loaded now or
+        within the next two minutes."""
 
         def learn(jobs: list[dict[str, Any]]) -> None:
             self._answers = True

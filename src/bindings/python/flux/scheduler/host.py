@@ -206,7 +206,8 @@ class ErrorReporter:
         self.log.error(text)
 
     def guard(self, what: str, function: Callable[..., Any], *args: Any) -> bool:
-        """Call a function, and report an exception under the subject `what`. Return success."""
+        """Call a function, and report an exception under the subject `what`. Return whether it
+        returned normally."""
         try:
             function(*args)
             return True
@@ -281,7 +282,8 @@ def ask_job_attributes(
     log: Any,
     done: Callable[[dict[int, dict[str, Any] | None]], None],
 ) -> None:
-    """As `job_attributes`, without waiting: ``done({job id: attributes})`` is called later."""
+    """As `job_attributes`, without waiting: ``done(found)`` is called after this has returned, with
+    {job id: attributes}."""
     found: dict[int, dict[str, Any] | None] = {}
     left = iter(jobids)
 
@@ -335,7 +337,8 @@ LAST_COMMIT_S = 5.0
 class Committer:
     """Writes keys to the KVS, and calls back when they are stored.
 
-    Keys put during a commit join the next one: a burst of allocations costs a few commits.
+    Keys put during a commit join the next one: a burst of allocations costs a few commits, and
+    nothing blocks on them.
 
     Attributes:
         accepted, stored (int): numbers of keys accepted and stored so far; keys are stored in order
@@ -516,7 +519,8 @@ def has_left(notice: Any, msg: Any) -> bool:
 
 
 def payload_size(msg: Any) -> int:
-    """Return the size of a request's payload in bytes, without making a string of it.  O(1)"""
+    """Return the size of a request's payload in bytes, 0 without payload.  O(1): the bindings take
+    0.1 s to make a string of 50 MB."""
     if hasattr(type(msg), "payload_size"):
         return int(msg.payload_size)
     from flux.core.inner import ffi, lib

@@ -2,7 +2,8 @@
 """Reading and validating messages (RFC 27), and answering requests.
 
 A function that reads takes a message and raises an exception that names its fault: usually a
-ValueError, but nothing is assumed about peers' messages. `Responder` answers with the error.
+ValueError, but nothing is assumed about peers' messages. `Responder` answers a request with the
+error, which does not propagate.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ def _methods(base: type) -> dict[str, types.FunctionType]:
 
 
 def overridden(kind: type) -> Iterator[str]:
-    """Yield a line for each name that a policy's class must not define, and those of `forgotten`.
+    """Yield a line for each public name of the library that a policy's class defines but must not,
+    and the lines of `forgotten`.
 
     The names in the class are checked, and each attribute that its methods assign to ``self`` and
     the library defines or assigns as well.
@@ -130,7 +131,8 @@ def forgotten(kind: type) -> Iterator[str]:
 
 
 def _drops_request(alloc: types.FunctionType) -> bool:
-    """Whether a policy's ``alloc()`` neither uses its request nor raises, which denies the job."""
+    """Whether a policy's ``alloc()`` does not use its first argument after ``self``, nor raises: the
+    library denies the job then."""
     request = alloc.__code__.co_varnames[1:2]
     return not any(
         one.opname == "RAISE_VARARGS"

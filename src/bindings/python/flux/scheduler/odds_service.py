@@ -90,7 +90,8 @@ class OddsService:
         return _answer(odds and Played(*(max(now, time) for time in odds.corrected)))
 
     def of_job(self, job: PendingJob, caller: Caller) -> Generator[float, None, dict[str, Any]]:
-        """Compute the odds of a pending job for a caller, unless recent; yields seconds to wait.
+        """Compute the odds of a pending job for a caller, unless they are recent. Yields the
+        seconds after which to continue.
 
         Returns as `known`, and ``odds``, None or an object: ``t_likely`` and ``t_p90`` from the
         plays before correction, ``t_limits``, the start if all jobs run to their limits, or None,
@@ -127,7 +128,8 @@ class OddsService:
         return _answer(found.corrected if found else None)
 
     def _read(self, answer: dict[str, Any], made: float) -> dict[int, JobOdds]:
-        """Return the odds of the jobs that started in enough of the plays, begun at `made`."""
+        """Return the odds of the jobs that started in enough of the plays; `made` is the time at
+        which the plays began."""
         end = self._policy.resources.expiration or math.inf  # nothing starts after the instance
         plays = [
             {jobid: start for jobid, start in starts if start < end}

@@ -61,7 +61,8 @@ def _answered_by(
     topic: str, query: Callable[[Any], Callable[[Any, Caller], Steps]], guests: bool = False
 ) -> Callable[[Any, Any], None]:
     """Return the handler of a request that is answered in steps. `query` maps the scheduler to the
-    function that computes the answer; `guests`: not only callers that see all."""
+    function that computes the answer; `guests`: they may send it, not only callers that see all
+    (`messages.sees_all`)."""
 
     return served_by(
         topic,
@@ -107,7 +108,8 @@ class PolicyScheduler(Scheduler):
     #: Number of pending jobs, from the head of the queue, that are told an estimated start.
     estimate_depth = 4096
 
-    #: Number of pending jobs, from the head of the queue, that are told odds; with 0, no query is.
+    #: Number of pending jobs, from the head of the queue, that are told the odds of their starts.
+    #: With 0, queries get none either.
     odds_depth = 64
 
     #: System attributes (RFC 14) to keep for running jobs, such as ``("bank", "queue")``; see
@@ -195,7 +197,8 @@ class PolicyScheduler(Scheduler):
         self.odds.tells = asked or not self._host.has_virtual_time
 
     def take_argument(self, name: str) -> list[str]:
-        """Remove ``name=value`` from the arguments. Return the values, of which the last counts."""
+        """Remove ``name=value`` from the remaining arguments. Return the values, in order; the last
+        one counts."""
         self.own_options += (name,)
         prefix = name + "="
         values = [arg[len(prefix) :] for arg in self._pending_args if arg.startswith(prefix)]
@@ -678,6 +681,7 @@ class PolicyScheduler(Scheduler):
     _handle_reservations = _answered_by(
         "sched.reservations", lambda self: self._reservations.service.list, guests=True
     )
+
     _handle_preempt = _answered_by(
         "sched.preempt",
         lambda self: self._site_policy.rule(PreemptionRule).answers.preempt,
@@ -691,10 +695,13 @@ class PolicyScheduler(Scheduler):
     _handle_limits = _answered_by(
         "sched.limits", lambda self: self._site_policy.in_use, guests=True
     )
+
     _handle_shares = _answered_by(
         "sched.shares", lambda self: self._site_policy.rule(FairShareRule).shares, guests=True
     )
+
     _handle_check_config = _answered_by("sched.check-config", lambda self: self._site_policy.check)
+
     _handle_disconnect = served_by(
         "sched.disconnect",
         lambda self, msg: self._errors.guard("disconnect", self._answering.forget, msg),

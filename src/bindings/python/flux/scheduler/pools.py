@@ -246,7 +246,8 @@ MAX_NAME = 256
 
 
 def _system_names(jobspec: dict[str, Any]) -> frozenset[str]:
-    """Return the names of a jobspec's system attributes. Raises ValueError if a name is long."""
+    """Return the names of a jobspec's system attributes. Raises ValueError if a value of `NAMES` is
+    too long."""
     try:
         attributes = jobspec["attributes"]["system"]
         values = [(name, attributes[name]) for name in NAMES if name in attributes]

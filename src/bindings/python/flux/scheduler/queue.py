@@ -161,7 +161,8 @@ class PendingQueue:
         return islice(in_order(self.settle()), most)
 
     def _are_many(self, jobs: Sized) -> bool:
-        """Whether to change all these jobs at once: one costs as much as a heap of 16."""
+        """Whether to change all these jobs at once: a change of one costs about as much as making
+        the heap of sixteen."""
         return 16 * len(jobs) >= len(self._heap)
 
     def _take_out(self, job: PendingJob) -> bool:
@@ -212,7 +213,8 @@ class Backlog(PendingQueue):
         requeue: queues one of these jobs again
         rooms (RoomIndex): the groups by the room that they need
         effort (float): work of this reactor turn, in examined jobs
-        longest (float): maximum wait for examination after an event, in seconds
+        longest (float): maximum wait of a job for examination after an event that could help it,
+            seconds
         walk (Walk): the walk that is under way, or the last one
     """
 
@@ -308,7 +310,8 @@ class Backlog(PendingQueue):
             self.join_group(job)
 
     def regroup(self) -> None:
-        """Update the groups: ranks that jobs could use may have changed.  O(groups), or O(jobs)"""
+        """Update the groups after the ranks that jobs could use may have changed.  O(groups); if
+        they have, O(jobs)."""
         if self.ranks_of is None:
             return
         for group in self.readmitted_groups():
@@ -387,7 +390,8 @@ class Backlog(PendingQueue):
         return bool(self.readmitted) and any(group.is_readmitted for group in self.readmitted)
 
     def readmitted_groups(self) -> list[JobGroup]:
-        """Drop groups in `readmitted` without jobs or deferred again; return others.  O(groups)"""
+        """Drop the groups in `readmitted` without jobs, or deferred again; return the others.
+        O(groups)."""
         for group in [one for one in self.readmitted if not one.is_readmitted]:
             del self.readmitted[group]
             self.rooms.leave(group)

@@ -448,7 +448,8 @@ class RunningJob:
 
     @classmethod
     def found(cls, job: dict[str, Any], R: dict[str, Any]) -> RunningJob:
-        """Return the record of a job found running, from the job manager's entry and its R."""
+        """Return the record of a job found running, from the job manager's entry and its R (RFC
+        20); its request is unknown."""
         execution = R["execution"]
         start = execution.get("starttime") or job["t_submit"]
         end = execution.get("expiration") or inf
@@ -509,7 +510,8 @@ class Requests:
         self.will_not_run: Callable[[int], Any]
         self.success_failed: Callable[[AllocRequest, Any, Exception], Any]
         self.answer_failed: Callable[[str, Any, tuple[Any, ...], Exception], Any]
-        #: ``on_answer(jobid, event)`` is called when a request is answered; or None
+        #: ``on_answer(jobid, event)`` is called when a request is answered; `event` is "success",
+        #: "deny" or "cancel". May be None
         self.on_answer: Callable[[int, str], Any] | None = None
         #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError to deny it
         self.on_queue: Callable[[PendingJob, Any], Any] | None = None
@@ -630,7 +632,8 @@ class Requests:
             self.on_answer(jobid, event)
 
     def job_of(self, jobid: int) -> PendingJob | None:
-        """Return the queued job of an open request, or None; searched if the policy queued it."""
+        """Return the queued job of an open request, or None. Costs a search if the policy has
+        queued the job itself."""
         request = self._open.get(jobid)
         if request is None:
             return None

@@ -56,7 +56,8 @@ def seconds_of(value: object) -> float | None:
 
 
 def duration_text(seconds: float, most: int | None = None) -> str:
-    """Format a duration: ``1h``, ``1h30m``, ``0.5s``; in `most` units, rounded down (None: all)."""
+    """Format a duration as users do: ``1h``, ``1h30m``, ``5s``, ``0.5s``. `most`: maximum number of
+    units, rounded down; None: all."""
     if most is not None and 0 < seconds < 1:
         return f"{seconds:.1f}s"
     parts: list[str] = []
@@ -232,7 +233,8 @@ class Recurrence:
             return math.inf
 
     def next_end_after(self, when: float, duration: float) -> tuple[int, float] | None:
-        """Return index and start of the first occurrence not over at `when`; or None.  O(1)"""
+        """Return index and start of the first occurrence that is not over at `when`, or None after
+        the last.  O(1)"""
         if self.every is None:
             return (0, self.start) if self.start + duration > when else None
         # Clock changes move a start by hours at most: begin the search a little earlier.

@@ -45,7 +45,8 @@ def read_limits(
     attributes: SystemAttributes, duration: float
 ) -> tuple[float | None, float | None, bool]:
     """Return a job's maximum wait in seconds, its latest end in seconds since the epoch, and whether
-    a late promise suffices to deny it. Raises ValueError, with a text for the user."""
+    a late promise suffices to deny it. Raises ValueError if a value is invalid, or they conflict;
+    the text is for the user."""
     given = {name: attributes.get(name) for name in ("max-wait", "early")}
     table = Fields({name: value for name, value in given.items() if value is not None})
     max_wait, early = table.seconds("max-wait"), table.flag("early")

@@ -137,7 +137,8 @@ class OrderedJobs:
         return self.blocks[-1][-1][2]
 
     def first_since(self, position: Position | None) -> PendingJob | None:
-        """Return the first job from a position on (None: of all), or None (also if deferred)."""
+        """Return the first job from a position on (None: of all), or None if there is none or a rule
+        keeps all from starting."""
         if not self.count or self.is_deferred:
             return None
         blocks = self.blocks
@@ -192,7 +193,8 @@ class OrderedJobs:
             del blocks[at]
 
     def _block(self, position: Position) -> int:
-        """Return the index of the block that contains a position, or ends before it; else 0."""
+        """Return the index of the block that contains a position, or ends before it; 0 if the
+        position precedes all."""
         order, jobid = position
         # Lists compare by their first entries: count the blocks that begin at or before it.
         return max(0, bisect_left(self.blocks, [(order, jobid + 1)]) - 1)
@@ -337,7 +339,8 @@ class Walk:
     Attributes:
         is_over (bool): whether it has ended
         in_order (bool): whether it examines jobs in order; the due ones come first
-        promise_was_dropped (bool): whether a promise was dropped, so that another may be made
+        promise_was_dropped (bool): whether a promise was dropped, so that another job may be
+            promised a start; set by others
     """
 
     is_over = promise_was_dropped = False

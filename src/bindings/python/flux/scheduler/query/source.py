@@ -48,7 +48,8 @@ class QuerySource:
     _took: float = 0.0  # duration of copying
 
     def plan(self) -> Plan | None:
-        """Return a copy of the plan; None if the pool cannot plan. Change it within a step only."""
+        """Return a copy of the plan, with its promises; None if the pool cannot plan. Not to be
+        changed for longer than a step."""
         now, pool = self.policy.now(), self.policy.resources
         present = (id(pool), pool.generation, self.events())
         most = MAX_COPY_AGE_S

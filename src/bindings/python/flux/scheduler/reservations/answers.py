@@ -63,7 +63,8 @@ class ReservationAnswers:
     # -- why a job waits ---------------------------------------------------------------------------
 
     def facts(self, job: PendingJob) -> dict[str, Any]:
-        """Return name, start and end of the reservation that `job` waits for, before or after."""
+        """Return name, start and end of the reservation that `job` waits for, must not run into, or
+        is to start after, or None."""
         entry = self.cause_of_wait(job)[1] if self._host.decision.ahead_of(job) is None else None
         start, _ = self._host.forecasts.estimate_of(job)
         if start is not None and (entry is None or entry.window is OVER):
@@ -192,8 +193,9 @@ class ReservationAnswers:
     def _ranks_text(self, entry: ReservationState, chosen: int, begun: bool) -> str | None:
         """Return the ranks of a window: the chosen ones or, before it has begun and if all that meet
         the constraint are reserved, these; None if there are none yet."""
+        reservation = entry.reservation
         ranks = chosen
-        if not (ranks or begun or entry.window is OVER or entry.reservation.nodes is not None):
+        if not ranks and not begun and entry.window is not OVER and reservation.nodes is None:
             ranks = entry.matching
         return idset_text(ranks) if ranks else None
 

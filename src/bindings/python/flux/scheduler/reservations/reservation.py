@@ -312,7 +312,8 @@ class ReservationState:
 
     @property
     def pinned(self) -> bool:
-        """Whether its ranks are chosen before it begins: a number of nodes needs a choice."""
+        """Whether its ranks are chosen before it begins. Hosts by name, and all nodes that meet a
+        constraint, need no choice."""
         return self.reservation.pin and self.reservation.nodes is not None
 
     @property
@@ -561,7 +562,8 @@ class ReservationState:
             self.note_inside(jobid, end)
 
     def note_inside(self, jobid: int, end: float) -> None:
-        """Register a job inside until `end`; in the pool it lasts as long as the window."""
+        """Register a job that runs inside a window until `end`; in the pool it lasts at least as
+        long as the window."""
         self.inside.add(jobid)
         self.host.admission.own_ends[jobid] = end
         pool_end = max(end, self.window.end) if end else 0.0

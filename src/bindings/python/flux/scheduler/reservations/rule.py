@@ -146,7 +146,8 @@ class ReservationRule(GivingRule):
             raise ValueError(f"reservation {name}: {exc}") from None
 
     def remove(self, name: str) -> None:
-        """Give up a reservation; jobs inside become ordinary ones. Raises ValueError without it."""
+        """Give up a reservation; jobs inside continue as ordinary jobs. Raises ValueError if there
+        is no such reservation."""
         entry = self.entries.pop(name, None)
         if entry is None:
             raise ValueError(f"there is no reservation {name}")
@@ -229,7 +230,8 @@ class ReservationRule(GivingRule):
         return plan is not None and plan.is_short
 
     def refill(self, begun: Collection[ReservationState] = ()) -> None:
-        """Take reserved resources that were released or came up, or whose windows have `begun`."""
+        """Take reserved resources that were released or came up, or whose windows have `begun`,
+        before any job is examined."""
         has_others = False
         for entry in self.entries.values():
             if entry.active:
@@ -413,7 +415,8 @@ class ReservationRule(GivingRule):
     # -- the start, resources and plans ------------------------------------------------------------
 
     def open(self) -> None:
-        """Begin windows: all running jobs are known and in the pool."""
+        """Begin windows: all running jobs are known, so that the pool shows no node of theirs as
+        free."""
         self._open = True
         for entry in self.entries.values():
             self._plan(entry)

@@ -59,7 +59,8 @@ class Scope(NamedTuple):
     def key_of(
         self, userid: int, attributes: SystemAttributes, names: QueueNames
     ) -> tuple[Any, ...] | None:
-        """Return the key under which a job is counted, as in `PER`; None if it is not included."""
+        """Return the key under which a job is counted: user id, bank or queue, or two of them; None
+        if the job is not included."""
         if self.queues and not names.any_covers(self.queues, attributes.queue):
             return None
         if self.users and userid not in self.users or userid in self.exempt_users:
@@ -446,7 +447,8 @@ class CountingRule(TableRule):
         return None
 
     def without_gpus(self, job: PendingJob) -> Iterator[Any]:
-        """Yield a job's request limited to nodes without GPUs, if there are others."""
+        """Yield the request of a job limited to nodes without GPUs, if there are others: whole
+        nodes come with theirs."""
         request = job.resource_request
         if hasattr(request, "on_ranks"):
             ranks = self.host.facts.ranks_of(request)

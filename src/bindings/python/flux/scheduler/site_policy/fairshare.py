@@ -222,7 +222,8 @@ class FairShareRule(CountingRule):
         self.store.hello(job)
 
     def rate_of(self, rates: Iterable[float]) -> float:
-        """Return the weighted use per second of these numbers of nodes, cores and GPUs."""
+        """Return the weighted use per second of a job with these numbers of nodes, cores and
+        GPUs."""
         rate: float = sum(map(mul, rates, self.weights))
         return rate
 
@@ -251,8 +252,11 @@ class FairShareRule(CountingRule):
             self.host.call_at(due, self._sort)
 
     def _association(self, job: PendingJob) -> Association | None:
-        needs = self.counted[job.jobid].needs if job.jobid in self.counted else ()
-        return next((use.key for use, _ in needs if use.rule is self), None)
+        for use, _ in self.counted[job.jobid].needs if job.jobid in self.counted else ():
+            if use.rule is self:
+                association: Association = use.key
+                return association
+        return None
 
     @property
     def _period(self) -> float:

@@ -3,7 +3,8 @@
 
 A site's own rule, in ``[rules]`` or the argument ``rule=``, is given as ``FILE:CLASS``: a class
 derived from `AdmissionRule` or, if enabled by its own table, from `TableRule`. The file must be
-writable only by the instance owner and root. It is run in force, not when checked.
+writable only by the instance owner and root. It is run when the rule comes into force; checking a
+configuration does not run it.
 """
 
 from __future__ import annotations

@@ -157,7 +157,8 @@ class LicenseUse(Use):
     Attributes:
         elsewhere (int): the number used elsewhere, as last read; 0 before the first reading
         running (dict): of a licence with ``plan``, job id -> the number that a running job uses, and
-            its end by its own limit, infinite without one; its nodes may be planned otherwise
+            its end by its own limit, infinite without one; its nodes may be planned to be free
+            earlier or later, for another job
         endless (int): the number of it that jobs without an end use
     """
 

@@ -4,7 +4,8 @@
 
 A job counts with the resources in its R, from its start to its final ``sched.free``, including
 clean-up. A limit is checked twice: against the minimum of the request, before the pool is asked,
-and then exactly, against the pool's offer. So a limit of nodes is exact.
+and then exactly, against the pool's offer. So a limit of nodes is enforced although a job's number
+of nodes is not known beforehand.
 
 A job over a limit is deferred: it has no promise and no job waits behind it. Such jobs are grouped
 by the limits that they count against and by their minimum needs. When none of these limits is
@@ -101,7 +102,8 @@ class LimitUse(ScopedUse):
     Attributes:
         ranks (RankCounts): the ranks of jobs that may share them, if nodes are limited; else None
         head (PendingJob): of a strict limit, the first job that waits for it, or has waited for it
-            and waits for resources or other strict limits; later ones must leave its needs
+            and waits for resources or other strict limits; later ones must leave its needs; None:
+            there is none
         heads (dict): of a limit that is not strict: strict limits whose head counts here, too, or
             did when it was noted -> None
         demoted (set): ids of jobs that were over a soft limit

@@ -41,7 +41,8 @@ class Level(NamedTuple):
 
     # of ``(name, hostlist)``; empty if properties define the groups
     groups: tuple[tuple[str, str], ...]
-    # prefix of properties that define groups: the rest is the group's name; or empty
+    # prefix of properties that define groups: the rest of a node's property is the name of its
+    # group; empty if none do
     prefix: str
 
 
@@ -67,7 +68,8 @@ class Placed:
 
 
 def read_wanted(value: Any) -> Wanted:
-    """Parse ``system.placement``, of a user. Raises ValueError, with a text for that user."""
+    """Parse ``system.placement``. It is user input, so it is checked. Raises ValueError if it is
+    invalid; the text is for the user."""
     table = Fields(value, "placement.")
     level = table.text("level")
     if level is None:
@@ -88,7 +90,8 @@ def read_wanted(value: Any) -> Wanted:
 
 
 def within_of(wanted: Wanted, groups: Groups, request: Any) -> GroupBinding:
-    """Return the `GroupBinding` of a request, by its placement. Raises ValueError."""
+    """Return the `GroupBinding` of a request with its job's placement. Raises ValueError if they
+    conflict."""
     segment = wanted.segment
     if segment is None:
         return GroupBinding(groups, most=wanted.most or 1)
@@ -248,7 +251,8 @@ class PlacementRule(TableRule):
         job.resource_request = together
 
     def _together(self, request: Any, placed: Placed) -> Any:
-        """Return a request for groups; the same, if it is for one node and all are in groups."""
+        """Return a request for the groups of its job's placement; the same request if it is for one
+        node and all nodes are in groups."""
         shape, outside = request.shape, self.host.resources.ranks & ~placed.within.groups.ranks
         count = shape.node_count
         if not outside and count is not None and count.fixed and count.min == 1:
@@ -262,18 +266,21 @@ class PlacementRule(TableRule):
             self.cancel(jobid)
             self.host.go_ahead(self.host.tell_pending([self], [job]))
 
-    def cancel(self, jobid: int) -> None:
+    def _leave(self, jobid: int) -> Placed | None:
         placed = self._jobs.pop(jobid, None)
         if placed is not None:
             placed.timer.cancel()
+        return placed
+
+    def cancel(self, jobid: int) -> None:
+        self._leave(jobid)
 
     # -- running jobs ------------------------------------------------------------------------------
 
     def start(self, job: PendingJob, alloc: ResourcePool) -> dict[str, Any] | None:
-        placed = self._jobs.get(job.jobid)
+        placed = self._leave(job.jobid)
         if placed is None:
             return None
-        self.cancel(job.jobid)
         groups = placed.within.groups
         names = ",".join(groups.names_of(self.host.resources.held_ranks(job.jobid)))
         return {"placement": f"{groups.level} {names}"} if names else {}

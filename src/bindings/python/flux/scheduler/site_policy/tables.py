@@ -59,7 +59,8 @@ class Fields:
         return value
 
     def choice(self, key: str, choices: Iterable[str], default: str | None = None) -> str:
-        """Return one of some words; required unless there is a default."""
+        """Return one of some words; required unless there is a default. Raises ValueError if it is
+        another word, or missing."""
         value = self._pop(key, default)
         choices = list(choices)
         if not isinstance(value, str) or value not in choices:
@@ -103,7 +104,8 @@ class Fields:
         return default if value is None else value
 
     def names(self, key: str) -> tuple[str, ...]:
-        """Return names, of which a single one need not be in a list; numbers are names."""
+        """Return a list of names, of which a single one need not be in a list; empty if the key is
+        missing. Numbers are names."""
         value = self._pop(key)
         some = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
         names = tuple(str(one) if type(one) is int else one for one in some)

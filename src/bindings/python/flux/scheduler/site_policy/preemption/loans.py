@@ -124,7 +124,8 @@ class Loan(Preemption):
         return self.deadline
 
     def _keep_rest(self, victim: Victim, limit: float, plan: Plan, end: float) -> bool:
-        """Keep a borrower's resources from `end`, of the promised time, to its limit, if free."""
+        """Keep a borrower's resources from the end of the promised time, `end`, to its own limit.
+        Return whether they are free."""
         jobid, rest = victim.jobid, copy.copy(victim.request)
         if limit <= end or rest is None:
             return True
@@ -207,7 +208,8 @@ class Loan(Preemption):
         self._promise_moved(plan, self.expected)
 
     def keeps_promise(self, plan: Plan) -> bool:
-        """Whether the promise keeps its time for its borrowers' resources; else they run on."""
+        """Whether the promise keeps its time, since it needs its borrowers' resources. If not, they
+        run to their limits."""
         if not self.held or self.taker in plan.stale():
             return False  # it cannot keep its time
         if self.state != ENDING and self._needed_in != plan.pool.generation:
@@ -462,7 +464,8 @@ class Loans(Part):
         )
 
     def review(self) -> None:
-        """Follow changes of promises; called before others are made. Costs a look-up for each."""
+        """Follow changes of promises. Called before any other promise is made. Costs a look-up per
+        promise with borrowers."""
         plan = self._host.planning.current()
         for loan in list(self._active.values()):
             if plan is not None and isinstance(loan, Loan):
@@ -475,7 +478,8 @@ class Loans(Part):
                 loan.renew(plan)
 
     def stays(self, job: PendingJob) -> bool:
-        """Whether the promise to a job keeps its time (`Loan.keeps_promise`)."""
+        """Whether the promise to a job keeps its time, since it needs its borrowers' resources. If
+        not, they run to their limits."""
         self.review()
         plan, loan = self._host.planning.current(), self._active.get(job.jobid)
         return plan is not None and isinstance(loan, Loan) and loan.keeps_promise(plan)

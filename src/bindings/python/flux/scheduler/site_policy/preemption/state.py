@@ -58,7 +58,8 @@ class PreemptionClass(NamedTuple):
 
 
 def read_class(key: str, value: Any) -> PreemptionClass:
-    """Parse an entry ``[preemption.NAME]``. Raises ValueError, whose text begins with the key."""
+    """Parse an entry ``[preemption.NAME]``. Raises ValueError if the entry is invalid; the text
+    begins with the key."""
     fields = Fields(value)
     rank, queues = fields.whole("rank", 0), fields.names("queues")
     attribute = fields.flag("attribute")
@@ -86,7 +87,8 @@ def read_class(key: str, value: Any) -> PreemptionClass:
 
 
 def _signal_number(name: str | None) -> int:
-    """Return the number of a signal (``SIGUSR1`` or ``USR1``); 0 for None. Raises ValueError."""
+    """Return the number of a signal, such as ``SIGUSR1`` or ``USR1``; 0 for None. Raises ValueError
+    if it is not a signal."""
     if name is None:
         return 0
     try:
@@ -322,7 +324,8 @@ class RunningJobs:
         return DEFAULT_KILL_TIMEOUT_S if seconds is None else seconds
 
     def clean_up(self) -> float:
-        """Return the mean seconds from deadline to final free, initially `kill_timeout`."""
+        """Return the seconds between the deadline and an ended job's final free: an average,
+        initially `kill_timeout`."""
         return self.kill_timeout if self._clean_up is None else self._clean_up
 
     def kill_time(self) -> float:
@@ -331,7 +334,8 @@ class RunningJobs:
         return self.kill_timeout + (self._clean_up or 0.0)
 
     def was_cleaned_up(self, began: float) -> None:
-        """Add the clean-up time of a job, which was to end at `began`, and has freed all."""
+        """Add the clean-up time of a job, to be ended at `began` (seconds since the epoch), that
+        has freed all resources."""
         seconds, before = max(0.0, self._host.now() - began), self._clean_up
         before = seconds if before is None else before
         self._clean_up = before + CLEAN_UP_WEIGHT * (seconds - before)

@@ -53,7 +53,8 @@ from flux.scheduler.trial import Place, Trial
 
 @dataclass(eq=False)
 class Preemption(Part):
-    """Running jobs that end for a pending one, the taker: an `Eviction` or a `Loan`."""
+    """Running jobs that end for a pending one, the taker: an `Eviction` or a `Loan`. Times are in
+    seconds since the epoch."""
 
     shared: PreemptionState
     taker: int  # id of the job that is to start
@@ -642,7 +643,8 @@ class Eviction(Preemption):
         return True
 
     def ranks_changed(self) -> None:
-        """Choose the place again and try to start, or victims, if a node kept for it is down."""
+        """Choose the taker's place again, as after a reload, and try to start it; or victims, if a
+        node kept for it is down."""
         if self.state == OVER or self.job is None:
             return
         if self.ranks & ~self._host.resources.eligible_ranks(self.job.resource_request):
@@ -672,7 +674,8 @@ class Eviction(Preemption):
     # -- the start of the taker --------------------------------------------------------------------
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Allocate the taker's place or, until victims are ended, any resources."""
+        """Implement `GivingRule.allocate` for the taker: allocate its place or, until victims are
+        ended, any resources."""
         alloc = self._alloc_checked(job, plan)
         if alloc is None and self._host.decision.looks_past_heads:
             raise JobDeferred(self.shared.rule, self._deferral())
