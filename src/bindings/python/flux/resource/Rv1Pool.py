@@ -124,7 +124,8 @@ class Rv1Pool(Hooks):
         return PoolState(inventory, self.index_class(inventory))
 
     def _sibling(self, **own: Any) -> Any:
-        """Return a pool of the same class, with some attributes of its own, without the state."""
+        """Return a pool of the same class and attributes, with some of its own, without the
+        state."""
         attributes = self.__dict__.copy()
         for name in NOT_INHERITED:
             attributes.pop(name, None)

@@ -62,7 +62,8 @@ class Allocations:
             self.define(R)
 
     def define(self, R: dict[str, Any]) -> None:
-        """Set the instance's resources (RFC 20); allocations stay. Raises ValueError."""
+        """Set the instance's resources (RFC 20); allocations stay. Raises ValueError if it is not
+        an R."""
         self._there = _entries(R)
         self._have.clear()
 

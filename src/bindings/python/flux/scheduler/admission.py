@@ -191,7 +191,8 @@ class AdmissionRule:
         all of them are in the pool, before the first request. Their system attributes are looked
         up, which costs a request for each, unless `TableRule.needs` leaves them out.
 
-        A rule that comes into force by a reload is told of the jobs running then.
+        A rule that comes into force when the configuration is reloaded is told of the jobs running
+        then.
         """
 
     def free(self, jobid: int, R: Any, final: bool) -> None:
@@ -235,7 +236,8 @@ class GivingRule(AdmissionRule):
         return None
 
     def keeps_promise(self, job: PendingJob) -> bool:
-        """Whether this rule is certain to let `job` start at its promised time."""
+        """Whether this rule is certain to let `job` start at its promised time. If not, the time is
+        shown as planned."""
         return True
 
 

@@ -116,7 +116,8 @@ class DeferredJobs:
         return sum([group.count for group in self.groups(rule, key)])
 
     def move(self, moves: dict[int, int]) -> None:
-        """Set the priorities of deferred jobs ({job id: priority}), and their sort keys."""
+        """Set the priorities of deferred jobs ({job id: priority}), and compute their sort keys
+        again."""
         found = [self.by_id[jobid] for jobid in moves]
         are_few = 4 * len(found) < len(self)
         for job, _, _, group in found:
@@ -347,7 +348,8 @@ class AdmissionControl:
         self._tallies.clear()
 
     def engage(self, rule: AdmissionRule, engaged: bool, has_more: bool = False) -> None:
-        """Set `AdmissionRule.engaged` of a rule, and `has_more` of a `GivingRule`."""
+        """Set `AdmissionRule.engaged` of a rule and, for a `GivingRule`, whether it may have
+        resources to give."""
         if (engaged, has_more) != (rule.engaged, rule.has_more):
             rule.engaged, rule.has_more = engaged, has_more
             self.update()
@@ -466,7 +468,8 @@ class AdmissionControl:
         return found
 
     def check(self, job: PendingJob) -> None:
-        """Raise JobDeferred if a rule keeps `job` from starting, InfeasibleRequest if for good."""
+        """Raise JobDeferred if a rule keeps `job` from starting now, InfeasibleRequest if it may
+        never start."""
         if self.pins is not None:
             self.pins.review()
         self._ask(job, self._to_ask(job))
@@ -590,7 +593,8 @@ class AdmissionControl:
         return all(use.over(use.takes(job).plus(use.takes(other))) is None for use in limits)
 
     def why_not(self, job: PendingJob, now: float, ended: Iterable[int] = ()) -> str | None:
-        """Return why a rule would keep a job waiting if some running jobs had ended, or None."""
+        """Return why a rule would keep a pending job from starting if some running jobs had ended,
+        or None."""
         counted = [(jobid, self.counted[jobid]) for jobid in ended if jobid in self.counted]
         for one in counted:
             self.count(*one, -1, now)
@@ -664,7 +668,8 @@ class AdmissionControl:
                 self._report(f"admission rule {one.name}: free", trace=True)
 
     def count(self, jobid: int, record: Counted, sign: int, now: float) -> Tally:
-        """Count that a job holds ``record.held`` (`sign` 1), or no more (-1). Return its tally."""
+        """Count that a job holds ``record.held`` (`sign` is 1), or does not any more (-1). Return how
+        it was counted."""
         tally = record.tally
         if tally is None:
             tally = record.tally = Tally(record.needs, record.held)
@@ -734,7 +739,8 @@ class AdmissionControl:
                 use.waits_no_more(job.jobid, cause)
 
     def moved(self) -> None:
-        """Called when the order of pending jobs has changed: some may be ahead of others now."""
+        """Called when the order of pending jobs has changed: some may be ahead of the job that they
+        waited behind."""
         for rule in self._counting if self.deferred else ():
             for use in [use for use in rule.uses.values() if use.waiting]:
                 rule.readmit_for(use)
@@ -797,7 +803,8 @@ class AdmissionControl:
             self.is_question = False
 
     def tell(self, method: Callable[..., Any], *args: Any) -> None:
-        """Call a method of every rule, given as ``AdmissionRule.hello`` or another."""
+        """Call a method of every rule. `method`: a method of `AdmissionRule`, such as
+        ``AdmissionRule.hello``."""
         for rule, told in _overriding(method, self.rules):
             try:
                 told(*args)

@@ -11,7 +11,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def printable(text: object) -> str:
-    """Replace the control characters of a foreign text, for terminals and logs."""
+    """Replace the control characters of a foreign text, so that it cannot affect a terminal or the
+    lines of a log."""
     found = str(text)
     return found if found.isprintable() else _CONTROL.sub("?", found)
 
@@ -40,7 +41,8 @@ class SystemAttributes:
 
     @classmethod
     def of_job(cls, job: Any) -> SystemAttributes:
-        """Return those of a pending job. Parses its jobspec, which a long queue keeps as text."""
+        """Return those of a pending job. Parses its jobspec again, which a long queue keeps as
+        text."""
         try:
             jobspec = job.resource_request.jobspec
         except (AttributeError, KeyError, TypeError):

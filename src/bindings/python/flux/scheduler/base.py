@@ -343,7 +343,8 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         fit."""
 
     def feasibility_check(self, msg: Any, jobspec: Any) -> None:
-        """Respond to `msg` (RFC 27) whether a job with a jobspec (RFC 14) could ever run."""
+        """Check whether a job with a jobspec (RFC 14) could ever run, and respond to `msg` (RFC
+        27)."""
         try:
             self.resources.check_feasibility(self._parser.parse_unsubmitted(jobspec))
         except (ValueError, OSError) as exc:
@@ -586,7 +587,8 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
         )
 
     def _pool_made(self) -> None:
-        """Hook of the library: the pool was made, without jobs yet. An exception ends the start."""
+        """Hook of the library: the pool was made, and has no jobs yet. An exception ends the
+        start."""
 
     def _before_ready(self, jobs: list[RunningJob]) -> None:
         """Hook of the library: the running jobs are in the pool, and no request has arrived yet."""

@@ -103,8 +103,8 @@ class Checkpoint:
         return self._host.commits.stores
 
     def read(self, parse: Callable[[Any], Value], version: int | None = VERSION) -> Value | None:
-        """Return the stored value, as `read_stored`; None also if it is unreadable, which is
-        logged."""
+        """Return the stored value, converted as by `read_stored`; None if there is none, or it is
+        unreadable, which is logged."""
         if not self.stores:
             return None
         try:

@@ -306,11 +306,13 @@ class Planning:
         self._scheduler.decision.plan_void()
 
     def doubt(self) -> None:
-        """Note that a starting job may break promises; `check_promises` follows."""
+        """Note that a starting job may break promises; `check_promises` follows when all rules have
+        been told."""
         self.in_doubt = True
 
     def check_promises(self) -> None:
-        """Check promises in doubt: all rules have entered a starting job's use."""
+        """Check promises in doubt: all rules have entered a starting job's use of the resources
+        that they keep."""
         self.in_doubt, plan = False, self.made()
         if plan is not None and plan.breaks_a_promise():
             self.renew()

@@ -92,7 +92,8 @@ class JobOwner(NamedTuple):
 
 
 class Owned(Dict[str, Any]):
-    """An object in an answer about one user's jobs (None: several users'), who sees all of it."""
+    """An object in an answer about one user's jobs, or several users' (`userid` None): that user
+    sees all of it."""
 
     def __init__(self, fields: dict[str, Any], userid: int | None) -> None:
         super().__init__(fields)

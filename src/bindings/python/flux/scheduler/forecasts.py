@@ -32,11 +32,13 @@ ESTIMATE_GRAIN_S = 0.1
 #: two annotations of a job.
 QUIET_TIME_S = 1.0
 
-#: Odds are sent again if a time changes by this part of the time until then and these seconds.
+#: Odds are sent again only if a time changes by this fraction of the time until then, and by this
+#: number of seconds.
 ODDS_GRAIN = 0.1
 ODDS_GRAIN_S = 60.0
 
-#: Annotations within these seconds count as one: an estimate and a reason of a forecast.
+#: Annotations within this number of seconds count as one: an estimate and a reason from one
+#: forecast.
 SAME_TIME_S = 0.1
 
 
@@ -194,7 +196,8 @@ class Forecasts:
 
     def show_estimate(self, job: PendingJob, when: float | None, kind: str | None = None) -> None:
         """Annotate a job with its estimated start (seconds since the epoch), now or after its quiet
-        time, and its kind (``sched.t_estimate_kind``), "promised" or "planned"; None removes it."""
+        time, and its kind (``sched.t_estimate_kind``), "promised" or "planned"; None removes the
+        annotation."""
         if when is not None:
             now = self._clock.now()
             check_time(when, now, lambda: f"show_estimate({job.name}, {when!r})")
@@ -280,7 +283,8 @@ class Forecasts:
         return True
 
     def for_others(self, job: PendingJob, reason: str | None) -> str | None:
-        """Return a reason as Flux may show it with a job: to all, or in private mode its owner."""
+        """Return a reason as Flux may show it with a job: to all users, or in private mode to its
+        owner."""
         if isinstance(reason, Reason) and is_private(self._config.get()):
             return reason.read_by(JobOwner(job.userid))
         return reason

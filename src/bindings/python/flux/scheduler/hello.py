@@ -22,7 +22,8 @@ LOOKUP_CURRENT = 2
 
 
 class Acquisition:
-    """The instance's resources, from the resource service (RFC 28). Raises OSError."""
+    """The instance's resources, from the resource service (RFC 28). Raises OSError if the request
+    cannot be sent."""
 
     #: Seconds in which a service that knows the resources answers, unless the machine is very busy.
     KNOWN_RESOURCES_WAIT_S = 0.25

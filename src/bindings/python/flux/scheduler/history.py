@@ -176,7 +176,8 @@ class PredictionScore:
         self.accuracy = 0.0
 
     def compare(self, predicted: Any, limit: float, run: float) -> None:
-        """Add a job that ran for `run` seconds; the prediction counts as in `expected_run`."""
+        """Add a job with a limit that ran for `run` seconds. The prediction counts as used, see
+        `expected_run`."""
         predicted = expected_run(predicted, limit)
         self.jobs += 1
         self.underpredicted += run > predicted

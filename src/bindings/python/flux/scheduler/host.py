@@ -26,7 +26,8 @@ class Clock:
     an emulated instance may stop or speed up time. Only this class reads it.
 
     A reading costs some microseconds, and a pass needs one per job. So during a step of a pass,
-    between `freeze` and `thaw`, one reading is kept: it does not change in a callback.
+    between `freeze` and `thaw`, one reading is kept: the reactor's time does not change during a
+    callback.
     """
 
     def __init__(self, handle: Any) -> None:
@@ -49,7 +50,8 @@ class Clock:
         self._frozen = None
 
 
-#: Maximum delay of a relayed message in seconds. A wake-up costs module and broker 0.1 ms each.
+#: Maximum delay of a relayed message in seconds. A wake-up costs the module 0.1 ms, and the broker
+#: about as much.
 RELAY_WAKE_S = 0.1
 
 
@@ -243,7 +245,8 @@ def name_of(jobid: int) -> str:
 
 
 def kvs_dir(jobid: int) -> str:
-    """Return the KVS directory of a job: ``job.`` and the id in dotted hexadecimal (RFC 16, 19)."""
+    """Return the KVS directory of a job (RFC 16): ``job.`` and the id in dotted hexadecimal (RFC
+    19)."""
     digits = f"{jobid:016x}"
     return f"job.{digits[:4]}.{digits[4:8]}.{digits[8:12]}.{digits[12:]}"
 
@@ -254,7 +257,8 @@ def r_key(jobid: int) -> str:
 
 # -- lookups of jobs in the job manager ------------------------------------------------------------
 
-#: Maximum number of lookups in flight: enough to hide the round trip.
+#: Maximum number of lookups in flight: enough to hide the round trip, few enough not to flood
+#: job-info.
 LOOKUPS_AT_ONCE = 512
 
 
@@ -355,7 +359,8 @@ class Committer:
         self.handle = handle
         self.log = log
         self.now = now
-        #: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`
+        #: ends the scheduler when the KVS has refused R for `KVS_TIMEOUT_S`; the next scheduler
+        #: serves the jobs
         self.stop = stop
         self.stores = stores  # whether there is a KVS; without one, keys count as stored at once
         self.written = 0  # number of successful commits
@@ -474,7 +479,8 @@ class Host:
         self.wants_forecast = getattr(kind, "wants_forecast", True) is not False
         #: whether anyone may ask when a job is likely to start
         self.wants_odds = getattr(kind, "wants_odds", True) is not False
-        #: whether the job manager is in this process and takes R as an object, not in a KVS
+        #: whether the job manager is in this process and takes R as an object, so that R need not
+        #: be in a KVS
         self.takes_objects = getattr(kind, "takes_objects", False) is True
         #: ``call_soon(function)`` calls it in the next turn of the reactor, as a timer of 0 s would at a
         #: higher cost; None: the host cannot
@@ -501,7 +507,8 @@ class Host:
 
 
 def get_key_direct(handle: Any, key: str) -> Any:
-    """Return the value of a KVS key. Raises FileNotFoundError without it, else OSError."""
+    """Return the value of a KVS key. Raises FileNotFoundError if it does not exist, OSError if the
+    KVS is unreadable."""
     if hasattr(type(handle), "kvs_get"):
         return handle.kvs_get(key)
     import flux.kvs
@@ -510,7 +517,8 @@ def get_key_direct(handle: Any, key: str) -> Any:
 
 
 def has_left(notice: Any, msg: Any) -> bool:
-    """Whether the client of the request ``disconnect`` `notice` (RFC 6) sent the request `msg`."""
+    """Whether the request `msg` was sent by the client of the request ``disconnect`` `notice` (RFC
+    6)."""
     if hasattr(type(msg), "sender"):
         return notice.sender is msg.sender
     from flux.core.inner import lib

@@ -33,13 +33,15 @@ ROLE_OWNER, ROLE_ADMIN = 1, 8
 
 def sees_all(msg: Any) -> bool:
     """Whether the sender of a request may see others' jobs: the instance owner, and users with the
-    role admin (``access.roles.admin``, flux-core 0.88), who may change as little as guests."""
+    role admin (``access.roles.admin``, flux-core 0.88), who may not change more than other
+    guests."""
     return bool(msg.rolemask & (ROLE_OWNER | ROLE_ADMIN))
 
 
 def object_of(msg: Any, limits: SizeLimits | None = None) -> dict[str, Any]:
     """Return the payload of a message, an object; {} if there is none. Raises ValueError if it is
-    no object, RecursionError if it is nested too deeply, TooLarge if it exceeds `limits`."""
+    no object, RecursionError if it is nested too deeply for the parser, TooLarge if it exceeds
+    `limits`."""
     try:
         payload = msg.payload if limits is None else json.loads(limits.check(msg))
     except TypeError:
@@ -156,7 +158,8 @@ def read_alloc(
     msg: Any, limits: SizeLimits | None, packed: bool = False
 ) -> tuple[int, dict[str, Any]]:
     """Return the job id and the payload of ``sched.alloc``, already parsed if `limits` is None; if
-    `packed`, with the jobspec as the host has it, which may be marshalled.
+    `packed`, with the jobspec as the host has it, which may be marshalled. Without an id there is
+    no job to answer.
 
     A payload that is nested too deeply for the parser, or too large, still yields its id, with
     `Unread` in place of the jobspec, so that the job is denied.

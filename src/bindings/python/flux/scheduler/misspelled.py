@@ -181,7 +181,8 @@ def _dropped(function: types.FunctionType, names: set[str]) -> Iterator[str]:
 
 
 def tell_mistakes(kind: type, log: Any, arguments: Iterable[str] = ()) -> None:
-    """Log the mistakes in the class of a policy, with its module arguments, a rule or a pool."""
+    """Log the mistakes in the class of a policy, which takes these module arguments, a rule or a
+    pool."""
     for text in misspelled(kind, arguments):
         log.error(text)
     for text in _blocking(kind):
@@ -189,7 +190,8 @@ def tell_mistakes(kind: type, log: Any, arguments: Iterable[str] = ()) -> None:
 
 
 def _blocking(kind: type) -> Iterator[str]:
-    """Yield a line for each kind of blocking call in each method that the library calls."""
+    """Yield a line for each kind of call that blocks the reactor, in each method of a class that the
+    library calls."""
     theirs, ours = _split(kind)
     called = {name for base in ours for name in vars(base)} - {"__init__"}
     for base in theirs:

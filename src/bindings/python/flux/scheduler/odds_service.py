@@ -45,14 +45,16 @@ class OddsService:
         self._projections = projections
         self._forecasts: Forecasts = policy.forecasts
         self._found: dict[int, JobOdds] = {}  # job id -> latest forecast, of pending jobs
-        #: id of a pending job -> its user, time of its first forecast, and that forecast
+        #: id of a pending job with a forecast -> its user, time of the first forecast, and that
+        #: forecast
         self.first: dict[int, tuple[int | None, float, Played]] = {}
         self._not_before = 0.0
         self._outdated_at = -math.inf
 
     @property
     def are_known(self) -> bool:
-        """Whether queries are played with drawn run times: enabled, and enough jobs have ended."""
+        """Whether queries are played with drawn run times: that is enabled, and enough jobs have
+        ended to draw from."""
         return self._policy.odds_depth > 0 and self.shares.are_enough
 
     # -- events ------------------------------------------------------------------------------------
@@ -81,7 +83,8 @@ class OddsService:
     # -- questions ---------------------------------------------------------------------------------
 
     def known(self, jobid: int) -> dict[str, Any]:
-        """Return the last forecast of a pending job: ``t_likely`` and ``t_p90``, times or None."""
+        """Return the last forecast of a pending job: ``t_likely`` and ``t_p90``, seconds since the
+        epoch, or None."""
         return self._told(self._found.get(jobid))
 
     def _told(self, odds: JobOdds | None) -> dict[str, Any]:

@@ -64,7 +64,8 @@ def parse_level(name: str) -> str:
 
 
 def parse_pool_class(uri: str) -> Any:
-    """Load the pool class of a URI. Raises ValueError if it is none, or cannot be loaded."""
+    """Load the pool class of a URI. Raises ValueError if it cannot be loaded, or is not a pool
+    class."""
     try:
         found = find_pool_class(uri)
     except ValueError as exc:
@@ -110,7 +111,8 @@ def described(exc: Exception) -> str:
 
 
 class ChecksArguments(ABCMeta):
-    """The class of schedulers' classes: refuses arguments that no class of a scheduler took."""
+    """The class of schedulers' classes: making a scheduler ends with a check for arguments that no
+    class took."""
 
     def __call__(cls, h: Any, *args: str) -> Any:
         try:

@@ -133,7 +133,8 @@ class PassRunner:
             self._ahead_timer.reset(after=0.0)
 
     def go_ahead(self, steps: Iterator[None]) -> None:
-        """Make steps ahead of passes, which wait: the first at once, others in a turn each."""
+        """Make steps ahead of passes, which wait: the first at once, the others in a reactor turn
+        each."""
         self.ahead.append(steps)
         if len(self.ahead) == 1:
             self._go_ahead()
@@ -161,7 +162,8 @@ class PassRunner:
                 self._start_timer.reset(after=delay)
 
     def close(self) -> Exception | None:
-        """Close the current pass, if any; its ``finally`` blocks run. Return their exception."""
+        """Close the current pass, if any: its ``finally`` blocks run. Return their exception, or
+        None."""
         generator = self.generator
         if generator is None or self._running:
             return None
@@ -294,7 +296,8 @@ class Passes:
         self.keeps_going = False
         #: called when a pass was requested or has ended, or a start was sent; may be None
         self.changed: Callable[[], None] | None = None
-        #: ``completed(events)`` of each is called when a pass that began after these is over
+        #: ``completed(events)`` of each is called when a pass is completed that began after `events`
+        #: events
         self.completed: list[Callable[[int], None]] = []
         self.events = 0  # number of events so far
         #: number of events when the current pass began, and when the last completed one did
@@ -332,7 +335,8 @@ class Passes:
         self.main.move()
 
     def done_with(self, events: int) -> bool:
-        """Whether a pass that began after the first `events` events is over, or none is to come."""
+        """Whether a pass that began after the first `events` events is over, or no pass is to
+        come."""
         main = self.main
         return self._passed >= events or not (main.armed or main.generator is not None)
 
@@ -450,7 +454,8 @@ class Quiescence:
     the requests of these jobs are sent, since the job manager sends one per reactor turn. So
     `Quiescence` first queries the job manager (``job-manager.alloc-query``) until no request is
     unsent or the maximum number is open, and then once more, since the answer may overtake the last
-    request. In the second case all this is repeated once these are decided, until nothing changes.
+    request. In the second case all this is repeated once these are decided, until nothing changes
+    any more.
     """
 
     def __init__(self, host: Host, passes: Passes) -> None:

@@ -192,7 +192,8 @@ class PolicyScheduler(Scheduler):
                 setattr(self, name, parse_number(option, text, 0, "a number of jobs, 0 for none"))
         if not (given["odds_depth"] or self._host.wants_odds):
             self.odds_depth = 0
-        # In virtual time a scheduler waits for its projections, so pauses have no effect.
+        # In virtual time a scheduler waits for its projections, and pauses between them have no
+        # effect.
         asked = bool(given["odds_depth"]) and self.odds_depth > 0
         self.odds.tells = asked or not self._host.has_virtual_time
 
@@ -252,7 +253,8 @@ class PolicyScheduler(Scheduler):
     # -- admission ---------------------------------------------------------------------------------
 
     def add_rule(self, rule: AdmissionRule) -> None:
-        """Append an admission rule, from ``__init__``: it must be told of every job."""
+        """Append an admission rule. Call this from ``__init__``: a rule must be told of every
+        job."""
         if not isinstance(rule, AdmissionRule):
             raise TypeError(f"add_rule(): expected an AdmissionRule, got {quote(rule)}")
         tell_mistakes(type(rule), self.log)
@@ -284,7 +286,8 @@ class PolicyScheduler(Scheduler):
 
     def defer(self, job: PendingJob, why: JobDeferred) -> None:
         """Take `job` out of the queue until the rule that deferred it (`why`, from `allocate`)
-        readmits it. If another rule had readmitted it, the next job with that deferral returns."""
+        readmits it. If another rule had readmitted it, the next job with the same deferral returns
+        in its place."""
         self._backlog.remove(job)
         if job.signature is None:  # a queue without groups: those in one line return together
             job.signature = self.queue_order.ranks_of(job)
@@ -367,7 +370,8 @@ class PolicyScheduler(Scheduler):
         return None if request is None else request.job
 
     def pending_jobs(self, deferred: bool = True, most: int | None = None) -> Iterator[PendingJob]:
-        """Yield the first `most` pending jobs (None: all) in order, `deferred` ones included."""
+        """Yield the pending jobs, deferred ones included unless told otherwise, in order; at most
+        `most`."""
         held = self.admission.deferred
         deferred_jobs = held.jobs.to_list() if deferred and held else []
         queued = self._backlog.in_order(most)
@@ -471,7 +475,8 @@ class PolicyScheduler(Scheduler):
 
         In strict order only the head is examined; by queue, each job that is first for some of its
         ranks: no job waits for one that a rule keeps from starting. The rest cost a comparison of
-        masks. Jobs of a reservation start in its window also behind waiting ones.
+        masks. Jobs of a reservation start in its window also behind a waiting job, which may not
+        use its resources.
         """
         blocked = 0
         inside: set[PendingJob] = set()  # to start in their windows

@@ -89,7 +89,8 @@ def check_pool_class(found: Any) -> Any:
 
 
 def choose(scheduler: Any, R: dict[str, Any]) -> Any:
-    """Return the pool class for `R`: as configured, else by R's writer, else the default."""
+    """Return the pool class for inventory `R`: the configured one, else that of R's writer, else
+    the default."""
     if scheduler.pool_class is not None:
         return check_pool_class(scheduler.pool_class)
     scheduling = R.get("scheduling")
@@ -218,7 +219,8 @@ def ending_with_instance(
 
 
 def status_of(pool: ResourcePool) -> dict[str, Any]:
-    """Return the answer to ``sched.resource-status``: R of all, allocated and down resources."""
+    """Return the answer to ``sched.resource-status``: R objects (RFC 20) of all, allocated and down
+    resources."""
     jobs = pool
     placeholders = pool.placeholders()
     if placeholders:  # they are not jobs
@@ -229,7 +231,8 @@ def status_of(pool: ResourcePool) -> dict[str, Any]:
     return {"all": pool.to_dict(), "allocated": allocated, "down": pool.down_to_dict()}
 
 
-#: Approximate bytes of a cached request without its shape, or of a jobspec that it keeps.
+#: Approximate bytes of a cached request in addition to its shape, or of a jobspec kept by the
+#: pool's request.
 CACHE_ENTRY_BYTES = 256
 
 
@@ -263,7 +266,8 @@ def _system_names(jobspec: dict[str, Any]) -> frozenset[str]:
 
 
 class PoolBug(ValueError):
-    """The pool failed on a jobspec that is not to blame; ``__cause__`` is the exception."""
+    """The pool failed on a jobspec through no fault of the jobspec; ``__cause__`` is the
+    exception."""
 
 
 class RequestParser:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 #: Mask of all ranks.
 ALL = -1
 
-#: Jobs examined per reactor turn if each costs a comparison of masks: tens of microseconds.
+#: Jobs examined per reactor turn if each costs a comparison of masks: some tens of microseconds
+#: together.
 JOBS_PER_TURN = 64
 
 #: Jobs sorted per step of `in_steps`: a rank costs 2 to 3 microseconds.
@@ -39,7 +40,8 @@ SORTED_PER_STEP = 256
 
 
 def in_order(heap: Iterable[PendingJob]) -> Iterator[PendingJob]:
-    """Yield the items of a `heapq` list in order, as of the first step.
+    """Yield the items of a `heapq` list in order, as of the first step; later changes of the list
+    have no effect.
 
     Costs a copy of the list and, for each yielded item, the logarithm of their number; other items
     cost nothing, unlike with sorting.
@@ -67,14 +69,16 @@ def in_steps(
 
 
 class ComparableOrder:
-    """A policy's own order; a value that does not compare with others would break the queue."""
+    """A policy's own order, with checks: a value that does not compare with the others would break
+    the queue."""
 
     def __init__(self, order: Callable[[PendingJob], Any]) -> None:
         self._order = order  # returns the sort key of a job
         self._some: Any = None  # the key of some job, to compare others with
 
     def __call__(self, job: PendingJob) -> Any:
-        """Return the sort key of a job. Raises TypeError if it does not compare with others."""
+        """Return the sort key of a job. Raises TypeError if the key does not compare with
+        others."""
         order = self._order(job)
         try:
             if self._some is None:
@@ -93,7 +97,8 @@ class ComparableOrder:
 class PendingQueue:
     """The heap behind ``Scheduler._queue``: a plain list, which policies change with `heapq`.
 
-    Removals are only recorded; `settle` applies them: a few one by one, many by a new heap.
+    Removals are only recorded; `settle` applies them: a few one by one, many by making the heap
+    anew.
     """
 
     def __init__(self) -> None:
@@ -234,7 +239,8 @@ class Backlog(PendingQueue):
         self.longest = 0.0
         #: heap of the jobs not examined since they arrived or an event concerned them alone
         self.unexamined: list[Entry] = []
-        #: time since which blocked jobs are to be examined, seconds since the epoch; None: no
+        #: time since which blocked jobs are to be examined, seconds since the epoch; None: they are
+        #: not
         self.woken: float | None = None
         self._wakes_all = False
         self.walk = Walk(self, None, False, False)
@@ -414,7 +420,8 @@ class Backlog(PendingQueue):
         return iter(self.jobs if most is None else self.jobs.head(most))
 
     def first_behind(self, job: PendingJob) -> PendingJob | None:
-        """Return the first unpromised job of `by_ranks` behind a promised one.  O(masks)"""
+        """Return the first unpromised job of `by_ranks` behind a promised one, or None.  O(masks of
+        `by_ranks`)."""
         position = (job.order, job.jobid)
         found = [jobs.first_since(position) for jobs in self.by_ranks.values()]
         found.append(self.first_unexamined())  # in a walk, behind all that were examined

@@ -115,7 +115,8 @@ class AllocRequest:
         self._send("alloc_deny", note)
 
     def _with_times(self, R: dict[str, Any]) -> dict[str, Any]:
-        """Return `R`, with the current time and the end by the request if it has no times."""
+        """Return `R`, with the current time and the end from the job's request if its times are not
+        set."""
         execution = R.get("execution")
         if (
             not isinstance(execution, dict)
@@ -274,7 +275,8 @@ class PendingJob:
         # whether the job has a promise, and so is not in its group
         "promised",
         "demoted",  # whether it goes behind all other jobs, regardless of priority
-        # Whether a rule has deferred it since its priority was set: it respects promises since.
+        # Whether a rule has deferred it since its priority was set: it respects promises made to
+        # others meanwhile.
         "was_deferred",
         "tally",  # how counting rules count it (`holdings.Tally`); None: not made yet
         # (sentence, end in seconds since the epoch) while it waits for a preference of its user,
@@ -332,7 +334,8 @@ class PendingJob:
 
     @property
     def attributes(self) -> SystemAttributes:
-        """The system attributes of its jobspec. Costs parsing that: a queue keeps it as text."""
+        """The system attributes of its jobspec. Costs parsing that, since a long queue keeps it as
+        text."""
         return SystemAttributes.of_job(self)
 
     @property
@@ -454,7 +457,8 @@ class RunningJob:
         start = execution.get("starttime") or job["t_submit"]
         end = execution.get("expiration") or inf
         cores = sum(popcount(cores) * popcount(ranks) for ranks, cores, _ in read_lite(R))
-        # The limit is a difference of sums: rounding to milliseconds restores the original.
+        # The limit is a difference of sums: rounding to milliseconds restores the original, for the
+        # job's class.
         found = cls(job["id"], job["userid"], cores, round(end - start, 3), start, end)
         found.priority, found.t_submit, found.R_object = job["priority"], job["t_submit"], R
         return found
@@ -513,7 +517,8 @@ class Requests:
         #: ``on_answer(jobid, event)`` is called when a request is answered; `event` is "success",
         #: "deny" or "cancel". May be None
         self.on_answer: Callable[[int, str], Any] | None = None
-        #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError to deny it
+        #: called as ``on_queue(job, jobspec)`` before a job is queued; raises ValueError if it can
+        #: never run
         self.on_queue: Callable[[PendingJob, Any], Any] | None = None
         self._open: dict[int, AllocRequest] = {}
         #: job id -> state, for jobs that are not unknown
@@ -544,7 +549,8 @@ class Requests:
         return jobid in self._states and self._states[jobid] == RUNNING
 
     def move(self, jobid: int, event: str) -> None:
-        """Apply an event to a job's state. Raises IllegalMove if it is impossible there."""
+        """Apply an event to a job's state. Raises IllegalMove if the event is impossible in this
+        state."""
         before = self._states[jobid] if jobid in self._states else UNKNOWN
         try:
             after = JOB.next[before, event]
@@ -651,7 +657,8 @@ class Requests:
     # -- around each step of the policy's code -----------------------------------------------------
 
     def put_back(self) -> None:
-        """Queue jobs again that a failed pass took out without an answer.  O(pending jobs)"""
+        """Queue the jobs again that a failed pass has taken out of the queue without an answer.
+        O(pending jobs)."""
         if not self.is_popped:
             return
         queued = {job.jobid for job in self.queue.settle()}

@@ -102,7 +102,8 @@ class RuleHost:
             (told.append if tell else told.remove)(completed)
 
     def store(self, key: str, text: str, stored: Callable[[], None]) -> None:
-        """Store JSON text under a KVS key, then call ``stored()``. Calls are in order."""
+        """Store JSON text under a KVS key, then call ``stored()``. Calls during a commit join the
+        next one, in order."""
         self._commits.put(key, text, stored)
 
     # -- pending jobs ------------------------------------------------------------------------------

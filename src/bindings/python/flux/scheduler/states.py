@@ -42,7 +42,8 @@ class StateTable:
         }
 
     def after(self, state: str, event: str) -> str:
-        """Return the state after `event` in `state`. Raises IllegalMove if it is impossible."""
+        """Return the state after `event` in `state`.  O(1). Raises IllegalMove if the event is
+        impossible."""
         try:
             return self.next[state, event]
         except KeyError:

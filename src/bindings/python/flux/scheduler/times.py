@@ -44,7 +44,8 @@ def parse_duration(text: str, what: str = "duration") -> float:
 
 
 def seconds_of(value: object) -> float | None:
-    """Return a duration of 0 or more, in seconds or as text (``4h``); None if it is neither."""
+    """Return a duration of 0 or more, given in seconds or as text such as ``4h``; None if it is
+    neither."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value) if 0 <= value <= LATEST else None
     if value in ("0", "0s"):

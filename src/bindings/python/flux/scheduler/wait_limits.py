@@ -191,7 +191,8 @@ class WaitLimits(AdmissionRule):
                 self._deny(job, f"{waiting.note} (it is promised {when})")
 
     def _give_up(self, job: PendingJob, note: str) -> None:
-        """Deny a job. Its user gets `note` and the estimated start, else the rule's reason."""
+        """Deny a job. Its user gets `note` and the estimated start; without an estimate, the rule's
+        reason."""
         host, now = self.host, self.host.now()
         when, _ = host.forecasts.estimate_of(job)
         if when is not None and when > now:

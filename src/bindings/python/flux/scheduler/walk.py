@@ -54,7 +54,8 @@ EFFORT_PER_TURN = 24
 #: Number of unexamined jobs that each walk examines in any case.
 MIN_UNEXAMINED = 8
 
-#: Number of sources from which on groups that have lost their room are found together.
+#: Number of sources of jobs from which on the groups that have lost their room are found together,
+#: not one by one.
 MANY_SOURCES = 16
 
 #: Effort of looking up a group, or skipping an unexamined job, in examined jobs.
@@ -201,7 +202,8 @@ class OrderedJobs:
 
 
 class JobGroup(OrderedJobs):
-    """Jobs of one signature without promises: in a backlog, or deferred for one cause."""
+    """Jobs with one signature and without promises: in a backlog, or deferred by a rule for one
+    cause."""
 
     __slots__ = ("signature", "ranks", "request", "known_possible")
 

@@ -144,7 +144,8 @@ def _binding() -> Any:
 
 
 def _in_child(binding: Any, data: bytes) -> dict[str, Any]:
-    """Return the result of ``_read()`` in a forked child, or the child's failure (``error``)."""
+    """Return the result of ``_read()`` for a document in a forked child, or the child's failure
+    (``error``)."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
         # The child only calls libhwloc and writes to its pipe, without taking locks of other

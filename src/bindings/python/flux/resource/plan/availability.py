@@ -110,7 +110,8 @@ class Availability:
     def units_on(
         self, rank: int, demand: Demand, start: float, end: float, beside: Iterable[Use]
     ) -> int:
-        """Return the number of a demand's units that fit a rank throughout a span, beside uses."""
+        """Return the number of the demand's units that a rank can hold throughout a span, beside some
+        uses."""
         total = self.totals[rank]
         each = total if demand.whole else demand.each
         free = self.free(rank, start, end, beside, demand.claim)
@@ -122,7 +123,8 @@ class Availability:
     def room(
         self, demand: Demand, start: float, end: float, beside: Iterable[Use] | None = None
     ) -> tuple[int, int]:
-        """Return (units that fit in a span, mask of their ranks), beside some uses (None: all)."""
+        """Return (units that fit throughout a span, mask of the ranks with room), beside some uses
+        (None: all)."""
         uses = self.uses if beside is None else beside
         ranks = [rank for rank in members(demand.ranks) if rank in self.totals]
         units = {rank: self.units_on(rank, demand, start, end, uses) for rank in ranks}

@@ -164,7 +164,8 @@ class RoomOnRanks:
         return demands
 
     def _groups(self, shape: Shape) -> Sequence[int]:
-        """Return masks of the groups, one of which must hold all of a shape, if countable."""
+        """Return masks of the groups, one of which must hold all of a shape, if counts decide in
+        each."""
         within = shape.within
         if within is not None and within.segment == within.most == 1:
             if self._pool.countable(shape.replace(within=None)):
@@ -305,7 +306,8 @@ class RoomOnRanks:
         return self._pool.place_request(request, index, eligible)
 
     def clear_of_promises(self, request: ResourceRequest, start: float, end: float) -> int:
-        """Return a mask of the ranks open to a request, and without a promise in a span."""
+        """Return a mask of the ranks that are up, match a request, are open to it and have no
+        promise in a span."""
         eligible = self._pool.eligible(request.shape.match) & ~self.room.taken(start, end)
         since = start if start > self._pool.clock() else -inf
         return eligible & ~self.closed(request.claimant, since, end)
@@ -561,7 +563,8 @@ class BoundStrategy(Strategy):
         return max([p.start for p in self.promises.values() if now < p.start < end], default=end)
 
     def _enough_until(self, demands: list[Demand], now: float) -> float:
-        """Return a bound of the time until all ranks together suffice for one of these demands."""
+        """Return an upper bound of the time until which all ranks together have enough for any of
+        these demands."""
         if not demands or not self._sound or self._overdrawing:
             return inf  # a shortage on all ranks together proves nothing
         return self._ranks.room.enough_until(demands[0], now)
@@ -590,7 +593,8 @@ class BoundStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def _bind(self, promise: Promise, may_move: bool) -> bool:
-        """Bind a promise to ranks at its time, moving others if `may_move`; False: to none."""
+        """Bind a promise to ranks at its time, moving others if `may_move`; return whether there
+        are any."""
         now, request = self._pool.clock(), promise.request
         promise.number = 0
         demands = self._ranks.demands(request)

@@ -133,7 +133,8 @@ class CountedProfile:
         return popcount(ranks & index.idle)
 
     def units(self, state: StateOfPool, held: Selection) -> int | None:
-        """Return the number of units in a running job's selection; None if it has parts."""
+        """Return the number of units in a selection (of a running job); None if it has parts of
+        units."""
         inventory = state.inventory
         cores = inventory.core_mask
         count = 0
@@ -204,7 +205,8 @@ class CountedProfile:
     # -- promises -----------------------------------------------------------
 
     def hold(self, jobid: int, units: int, start: float, now: float) -> None:
-        """Keep units for a job's open promise that begins at `start`, if that is to come."""
+        """Keep units for a job with an open promise that begins at `start`, if that is later than
+        now."""
         if start > now:
             self._later[jobid] = start, units
             insort(self.later_starts, start)
@@ -367,7 +369,8 @@ class CountedStrategy(Strategy):
         return True
 
     def _count(self, kind: UnitKind) -> bool:
-        """Begin to count units; False if units of another kind are promised on their ranks."""
+        """Begin to count units; return False if units of another kind are promised on their
+        ranks."""
         for which, other in list(self._profiles.items()):
             if which.ranks & kind.ranks:
                 if other.promises or other.open_units:
@@ -385,14 +388,16 @@ class CountedStrategy(Strategy):
     # -- questions ----------------------------------------------------------
 
     def earliest(self, request: ResourceRequest, start: float, now: float) -> float:
-        """Return the first time from ``start`` on at which a request fits, or infinity."""
+        """Return the first time from ``start`` on at which a request fits for its duration, or
+        infinity."""
         profile, demand = self.found[request.shape]
         return profile.line.first(demand.count + profile.kept, length_of(request), start)
 
     def fits_without(
         self, jobid: int | None, request: ResourceRequest, now: float, end: float
     ) -> bool:
-        """Return whether a request fits from now to `end`, beside all promises but a job's."""
+        """Return whether a request could run from now to `end`, beside all promises but that of a
+        job."""
         profile, demand = self.found[request.shape]
         count = demand.count
         if profile.free < count:
@@ -434,7 +439,8 @@ class CountedStrategy(Strategy):
         return profile.line.below(count + profile.kept, now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
-        """Return the number of nodes (else slots) of a request that fit throughout a span."""
+        """Return the number of nodes (slots, if it asks for no nodes) of a request that fit
+        throughout a span."""
         return self.found[request.shape][0].room(start, end)
 
     def stale(self, now: float) -> list[int]:
@@ -461,7 +467,8 @@ class CountedStrategy(Strategy):
     # -- promises -----------------------------------------------------------
 
     def reserve(self, jobid: int, request: ResourceRequest, start: float, end: float) -> bool:
-        """Promise resources to a job without a promise for a span; False if they do not fit."""
+        """Promise resources to a job without a promise, for a span; return False if they do not
+        fit."""
         profile, demand = self.found[request.shape]
         if profile.room(start, end) < demand.count:
             return False
@@ -494,7 +501,8 @@ class CountedStrategy(Strategy):
         return min([start for start in starts if start > now], default=inf)
 
     def hold(self, jobid: int, request: ResourceRequest, start: float) -> bool:
-        """Make an open promise from `start` on to a job without one; False if it never fits."""
+        """Make an open promise, from `start` on, to a job without a promise; return False if it
+        never fits."""
         profile, demand = self.found[request.shape]
         if demand.count > profile.total:
             return False

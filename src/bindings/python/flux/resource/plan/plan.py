@@ -693,7 +693,8 @@ class Plan(StrategyInForce):
         self._drop_tokens(jobid)
 
     def take_over(self, other: Plan, jobids: Iterable[int]) -> None:
-        """Give jobs the promises that they have in another plan of the pool, if they fit."""
+        """Give jobs the promises that they have in another plan of the pool, as far as they fit
+        here."""
         self._synced()
         for jobid in jobids:
             one = other._current.promises[jobid]

@@ -101,7 +101,8 @@ class TokenPlan:
         return fits
 
     def without_endless(self, wanted: Tokens) -> Tokens:
-        """Return how many tokens to look for, ignoring running jobs without an end."""
+        """Return how many tokens to look for, if those of running jobs without an end are not to be
+        in the way."""
         held = {name: self._running.get(name, {}).values() for name in wanted}
         return {
             name: count - sum([n for n, end in held[name] if end == inf])

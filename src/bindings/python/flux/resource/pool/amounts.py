@@ -179,7 +179,8 @@ def _amounts_in_R(scheduling: Any, name: str, everything: int) -> dict[int, Any]
 
 
 def _in_domain(topo: Any, name: str, depth: int = 32) -> Any:
-    """Return the GiB of memory or storage in and below a domain; 0 if no number is given."""
+    """Return the GiB of memory or storage in a domain and those below it; 0 if no number is
+    given."""
     if not isinstance(topo, dict) or not depth:
         return 0
     own = topo.get(name)

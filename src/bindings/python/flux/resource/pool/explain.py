@@ -171,7 +171,8 @@ def explain(pool: PoolWithView, shape: Shape) -> dict[str, Any]:
 
 
 def _why_not_together(pool: PoolWithView, shape: Shape, up: int, answer: dict[str, Any]) -> str:
-    """Return the sentence for a request with enough free, but not in its groups; or ""."""
+    """Return the sentence for a request that has enough free, but not within its groups; empty if
+    it fits there."""
     assert shape.within is not None
     needed, unit = answer["needed"], answer["unit"]
     best = shape.within.best(pool.rooms(pool.index, shape, up), needed)

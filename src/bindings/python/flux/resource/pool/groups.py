@@ -211,7 +211,8 @@ def choose_nodes(
 
 
 def _packed(levels: Iterable[Groups], idle: int, rooms: Rooms, wanted: int) -> int:
-    """Return the ranks of the fewest groups with room for `wanted` nodes or slots (`packed`)."""
+    """Return the ranks of the fewest groups with room for `wanted` nodes (or slots); see
+    `packed`."""
     chosen = -1
     if wanted == 1 and len(rooms) > 1:  # any of the ranks will do
         rooms = [(1, ranks_in(rooms))]

@@ -134,7 +134,8 @@ def look_ups(text: Any) -> Iterator[int]:
 def spans_of(
     prefix: str, width: int | None, low: int, high: int, suffix: str
 ) -> Iterator[tuple[NameForm, int, int]]:
-    """Yield ``(form, low, high)`` of a hostlist's element: names of one form, by numbers."""
+    """Yield ``(form, low, high)`` of an element of a hostlist: names of one form, by their
+    numbers."""
     if width is None:
         tail, digits, head = [part[::-1] for part in _BACKWARDS.fullmatch(prefix[::-1]).groups()]  # type: ignore[union-attr]
         number = int(digits or 0)

@@ -239,7 +239,8 @@ class _Series:
         self.mask |= ((1 << (high - low + 1)) - 1) << rank
 
     def between(self, low: int, high: int) -> int:
-        """Return a mask of the ranks from ``low`` to ``high``.  O(log runs) and one mask"""
+        """Return a mask of the ranks with numbers from ``low`` to ``high``.  O(log runs) and one
+        mask."""
         first = bisect_left(self.highs, low)
         last = bisect_right(self.lows, high) - 1
         if first > last:

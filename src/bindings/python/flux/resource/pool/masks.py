@@ -207,7 +207,8 @@ def mask_of(ids: list[int]) -> int:
 
 
 def _lowest_members(mask: int, count: int) -> int:
-    """Return the ``count`` lowest members: a run, or found by halving and counting."""
+    """Return the ``count`` lowest members: a run, or found by halving, with counts of parts of the
+    mask."""
     if not count:
         return 0
     run = ((1 << count) - 1) << (mask & -mask).bit_length() - 1

@@ -34,7 +34,8 @@ class RankCounts:
             digits.append(carry)
 
     def remove(self, ranks: int) -> None:
-        """Remove a job from each of these ranks, which have one.  O(log jobs on a rank) masks"""
+        """Remove a job from each of these ranks, which all have one.  O(log jobs on a rank)
+        masks."""
         digits = self._digits
         borrow = ranks
         left = 0

@@ -67,7 +67,8 @@ def _share(units: int) -> int:
 
 
 def enough(have: Counts, need: Counts) -> bool:
-    """Return whether `have` is at least `need` in each count that both have."""
+    """Return whether `have` is at least `need` in each count; counts missing in either are not
+    compared."""
     return all(map(ge, have, need))
 
 
@@ -336,7 +337,8 @@ class PoolState:
     # -- answers ------------------------------------------------------------
 
     def eligible(self, match: Any) -> int:
-        """Return a mask of the ranks that are up and meet a parsed constraint, often known."""
+        """Return a mask of the ranks that are up and meet a parsed constraint; one operation if it
+        is known."""
         return self.up if match is None else self.up & self.inventory.matching(match)
 
     def held(self, jobid: int) -> Selection:

@@ -140,7 +140,8 @@ def _cores_only(layout: Layout, cores: int, slot_cores: int, wanted: int) -> int
 
 
 def _tightest(groups: Iterable[Place], free: int, slot_cores: int) -> int:
-    """Return the free cores of the first group with the fewest that hold a slot; or 0."""
+    """Return the free cores of the group with the fewest that hold a slot, the first of equal ones;
+    or 0."""
     best = 0
     fewest = -1
     for group_cores, _ in groups:

@@ -145,7 +145,8 @@ class Layout:
 
 
 def _collect(domain: Domain, levels: list[list[Place]]) -> int:
-    """Add the groups at and below a domain to ``levels``. Return its level; -1 without cores."""
+    """Add the groups at and below a domain to ``levels``. Return its level, or -1 if it has no
+    cores."""
     if not domain.cores:
         return -1
     height = -1

@@ -134,7 +134,8 @@ class Windows(WithHorizon):
     def picture(
         self, kind: dict[str, Any], answer: dict[str, Any], beyond: float, width: int
     ) -> list[str]:
-        """Return a bar per number of free nodes, as long as they stay so; the smallest on top."""
+        """Return a bar per number of free nodes, as long as they stay free; the smallest number on
+        top."""
         whole = answer["until"] - answer["now"]
         lines = []
         for count, until in reversed(kind["steps"]):

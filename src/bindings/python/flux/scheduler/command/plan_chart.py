@@ -197,7 +197,8 @@ class Chart:
     # -- picture -----------------------------------------------------------------------------------
 
     def svg(self) -> str:
-        """Draw the chart as an SVG document for light and dark pages; hovering shows names."""
+        """Draw the chart as an SVG document for light and dark pages. Hovering shows a bar's
+        name."""
         width, left, top, height = 960, 110, 28, 22
         across = width - left - 10
         bottom = top + height * len(self.rows)

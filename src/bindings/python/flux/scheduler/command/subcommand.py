@@ -72,7 +72,8 @@ def format_table(
 
 
 def terminal_width() -> int:
-    """Return the width of the terminal: COLUMNS, or its own, or 80 without one."""
+    """Return the width of the terminal: COLUMNS, or that of the terminal; 80 if the output is not a
+    terminal."""
     return max(20, shutil.get_terminal_size().columns)
 
 
@@ -131,7 +132,8 @@ def read_jobid(text: str) -> int:
 
 
 def write_file(path: str, text: str) -> None:
-    """Write a file with `replace_file`; ``-`` is standard output. Raises CommandError."""
+    """Write a file with `replace_file`; ``-`` is standard output. Raises CommandError if it cannot
+    be written."""
     if path == "-":
         sys.stdout.write(text)
         return
@@ -147,7 +149,8 @@ def until_text(end: float | None, now: float, context: Context) -> str:
 
 
 class Subcommand:
-    """A subcommand: it queries a service, and shows the answer or prints it as JSON."""
+    """A subcommand: it queries a service of the scheduler, and shows the answer or prints it as
+    JSON."""
 
     help = ""  # description for ``--help``
     topic = ""  # topic of the request, without ``sched.``
@@ -165,7 +168,8 @@ class Subcommand:
         return context.ask(self.topic, self.payload(context.options))
 
     def run(self, context: Context) -> Any:
-        """Run the subcommand, return the answer. Raises CommandError or ValueError if it fails."""
+        """Run the subcommand and return the answer. Raises CommandError or ValueError if it
+        fails."""
         answer = self.ask(context)
         if context.options.json:
             json.dump(answer, sys.stdout, ensure_ascii=False)
@@ -207,7 +211,8 @@ class Context:
 
     @property
     def handle(self) -> Any:
-        """The Flux handle, connected at its first use. Raises CommandError without an instance."""
+        """The Flux handle, connected at its first use. Raises CommandError if no instance is
+        reachable."""
         if self._handle is None:
             try:
                 self._handle = flux.Flux()

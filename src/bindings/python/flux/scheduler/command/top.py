@@ -52,7 +52,8 @@ class TopView:
         self._before: dict[str, Any] | None = None
 
     def rates(self, answer: dict[str, Any]) -> dict[str, float]:
-        """Return passes and job starts per second since the last update; at first, empty."""
+        """Return passes and job starts per second since the last update; empty at first, and after
+        a reload."""
         before, self._before = self._before, answer
         if before is None or before.get("started") != answer.get("started"):
             return {}
@@ -122,7 +123,8 @@ class TopView:
 
 
 def state_bar(counts: dict[str, int], width: int) -> str:
-    """Draw the numbers of nodes in each state as a bar, each of at least one column."""
+    """Draw the numbers of nodes in each state as a bar; each state that occurs has at least one
+    column."""
     total = sum(counts.values())
     if total <= 0 or width < len(_BAR_MARKS):
         return ""
@@ -159,7 +161,8 @@ def watch(context: Context, delay: float) -> None:
 
 
 def _on_screen(context: Context, view: TopView, delay: float) -> None:
-    """Show the view on the terminal's alternate screen; it is restored however it ends."""
+    """Show the view on the terminal's alternate screen; the terminal is restored however it
+    ends."""
     import termios
     import tty
 

@@ -109,7 +109,8 @@ class Backfilling(Decision):
         return True
 
     def would_be_deferred(self, job: PendingJob) -> bool:
-        """Whether a rule keeps a job from starting, or it has started: no other waits for it."""
+        """Whether a rule keeps a job from starting, or it has started, so that no other waits for
+        it."""
         if job.request.finalized:
             return True  # its own resources would count against it
         admission = self.policy.admission
@@ -169,7 +170,8 @@ class Backfilling(Decision):
     # -- promises that come due --------------------------------------------------------------------
 
     def wake_when_due(self) -> None:
-        """Request a pass for the next due promise, unless another event will.  O(promises)"""
+        """Request a pass for the next promise that comes due, unless another event will.
+        O(promises)."""
 
     def has_due(self) -> bool:
         """Whether a promised time has come.  O(promises)."""
@@ -358,7 +360,8 @@ class PromiseBook:
             self.plan.cancel(job.jobid)
 
     def reorder(self) -> list[PendingJob]:
-        """Sort the jobs, whose order changed. Return the jobs that moved ahead of others."""
+        """Sort the jobs again after their order changed. Return the jobs that moved ahead of
+        others."""
         before = {jobid: index for index, jobid in enumerate(self._ids)}
         self.jobs.sort()
         self._ids = array("q", [job.jobid for job in self.jobs])
@@ -604,7 +607,8 @@ class BackfillInOrder(Backfilling):
         return False
 
     def stays(self, job: PendingJob) -> bool:
-        """Whether a rule needs a job's future promise to keep its time; the job then waits on."""
+        """Whether an admission rule needs a job's future promise to keep its time; the job then
+        keeps waiting."""
         when = self.promises.when(job)
         if when is None or when <= self.policy.now():
             return False
@@ -724,7 +728,8 @@ class BackfillInOrder(Backfilling):
         return kind
 
     def promised_after(self, job: PendingJob) -> list[PendingJob]:
-        """Return the promised jobs behind this one for the same ranks, or planned licences."""
+        """Return the promised jobs behind this one that could use the same ranks, or planned
+        licences."""
         return [other for other in self.promises.after(job) if self.compete(job, other)]
 
     def open_promises_after(self, job: PendingJob) -> list[PendingJob]:

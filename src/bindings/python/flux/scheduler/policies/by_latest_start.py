@@ -462,7 +462,8 @@ class BackfillByLatestStart(BackfillByRank):
         job.request.annotate({"sched": {"t_latest": when}})
 
     def tell(self) -> Steps:
-        """Annotate waiting jobs with their latest starts; started jobs have them from the start."""
+        """Annotate waiting jobs with their latest starts; those of started jobs were sent with the
+        start."""
         untold, self._untold = self._untold, {}
         for number, job in enumerate(untold.values(), 1):
             if job in self.latest and not job.request.finalized:
@@ -483,7 +484,8 @@ class BackfillByLatestStart(BackfillByRank):
         self._stored.read()
 
     def keep_stored(self) -> Steps:
-        """Enter the latest starts of returned jobs into the plan, in order; past ones are void."""
+        """Enter the latest starts of returned jobs into the plan, in order; a latest start in the
+        past is void."""
         known = self._stored.take_returned()
         if not known:
             return

@@ -238,7 +238,8 @@ class BackfillByRank(Backfilling):
         return any(job is not None and job.queued for job in found)
 
     def try_to_start(self, job: PendingJob) -> bool:
-        """Start a job that fits, or let a rule defer it. Return whether it has left the queue."""
+        """Start a job that fits, or let an admission rule defer it. Return whether it has left the
+        queue."""
         left = super().try_to_start(job)
         self._plan_unchecked = True
         if left:
@@ -247,7 +248,8 @@ class BackfillByRank(Backfilling):
         return left
 
     def in_order(self) -> Generator[None, None, Iterable[PendingJob]]:
-        """Return the pending jobs by priority, then rank; a generator that yields at intervals."""
+        """Return the pending jobs in order of priority, then of rank; a generator that yields at
+        intervals."""
         return (yield from in_steps(self.backlog.jobs.to_list(), self.policy.ranks.key()))
 
     def by_candidate_rank(
@@ -370,7 +372,8 @@ class BackfillByRank(Backfilling):
 
 
 def enter_head(plan: Plan, head: PendingJob) -> None:
-    """Promise a head the first time at which it fits, unless it waits for ranks that are down."""
+    """Promise a head the first time at which it fits in a plan, unless it waits for ranks that are
+    down."""
     when = plan.earliest(head.resource_request)
     try:
         if when is None:

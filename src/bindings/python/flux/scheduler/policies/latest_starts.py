@@ -72,7 +72,8 @@ class LatestStarts:
         return getattr(job, "jobid", job) in self._times
 
     def when(self, job: PendingJob) -> float:
-        """Return the latest start of a job, since the epoch. Raises KeyError if it has none."""
+        """Return the latest start of a job, seconds since the epoch. Raises KeyError if the job has
+        none."""
         return self._times[job.jobid][0]
 
     def make(self, job: PendingJob, when: float, how: str = "made") -> None:
@@ -87,7 +88,8 @@ class LatestStarts:
         insort(self._order, (when, job.jobid))
 
     def put_off(self, job: PendingJob, now: float) -> float:
-        """Move a latest start that has passed, void or not yet, to `now`. Return it."""
+        """Move a latest start that has passed to `now`, whether void or not yet. Return the latest
+        start."""
         when, overdue = self.when(job), self.overdue.get(job.jobid)
         if when >= now:
             return when
@@ -142,7 +144,8 @@ class LatestStarts:
 
 
 class StoredLatestStarts:
-    """Latest starts of jobs that are expected again: after a reload, or in a stopped queue."""
+    """Latest starts of jobs whose requests are expected again: after a reload, or in a stopped
+    queue."""
 
     def __init__(self, latest: LatestStarts, checkpoints: Checkpoints) -> None:
         self._latest = latest

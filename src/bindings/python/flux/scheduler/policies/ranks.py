@@ -114,7 +114,8 @@ class JobRanks:
             self.set_option("predict", policy.predict)
 
     def set_option(self, option: str, value: str) -> None:
-        """Parse an argument. Raises ValueError if it is invalid, or names an unreadable file."""
+        """Parse an argument. Raises ValueError if the value is invalid, or names an unreadable
+        file."""
         names = ["limits", *PREDICTIONS] if option == "predict" else list(RANKS)
         self._functions.pop(option, None)
         if value not in names:
@@ -220,7 +221,8 @@ class JobRanks:
             self._errors.report(text, error)
 
     def _asked(self, option: str, function: Callable[..., Any], job: PendingJob) -> Any:
-        """Return a site's function's result for a job; None if it raises, which is logged once."""
+        """Return the result of a site's function for a job; None if it raises, which is logged
+        once."""
         try:
             return function(self._policy, job)
         except (Exception, SystemExit) as exc:

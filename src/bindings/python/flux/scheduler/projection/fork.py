@@ -144,7 +144,8 @@ class Projections:
             self._read()
 
     def _take_queries(self) -> list[Query]:
-        """Remove the next child's queries from the waiting ones: guests come last, in turns."""
+        """Remove the next child's queries from the waiting ones: guests come last, and take
+        turns."""
         before: dict[int | None, int] = {None: -len(self._waiting)}  # queries so far, by user
         turns = []
         for number, query in enumerate(self._waiting):

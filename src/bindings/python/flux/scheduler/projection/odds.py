@@ -88,7 +88,8 @@ class Calibration:
         return len(self._misses)
 
     def learn(self, userid: int | None, asked: float, played: Played, start: float) -> None:
-        """Add a job that has started, with a forecast made at `asked` (since the epoch).  O(1)"""
+        """Add a job that has started, with a forecast made at `asked` (both seconds since the
+        epoch).  O(1)."""
         self._remember(userid, int(asked // BURST_S), (start - played.likely) / played.width)
 
     def _remember(self, userid: int | None, span: int, miss: float) -> None:
@@ -116,7 +117,8 @@ class Calibration:
         return [[userid, span, round(miss, 3)] for (userid, span), miss in self._misses.items()]
 
     def restore(self, stored: Any) -> None:
-        """Restore misses from `stored`. Raises ValueError or TypeError in another form."""
+        """Restore misses from `stored`. Raises ValueError or TypeError if the value has another
+        form."""
         read = [(userid, int(span), float(miss)) for userid, span, miss in stored]
         for userid, span, miss in read[-MAX_MISSES:]:
             if type(userid) not in (int, type(None)) or not math.isfinite(miss):
@@ -133,7 +135,8 @@ class JobOdds(NamedTuple):
     limits: float | None  # its start if all jobs run to their limits; None: unknown
 
     def by(self, when: float) -> JobOdds:
-        """Return the forecast for a job that is known to start by a time (since the epoch)."""
+        """Return the forecast for a job that is known to start by a time, in seconds since the
+        epoch."""
         corrected = self.corrected
         return self._replace(
             corrected=Played(min(when, corrected.likely), min(when, corrected.safe))
@@ -212,7 +215,8 @@ class RunShares:
         ]
 
     def restore(self, stored: Any) -> None:
-        """Restore shares from `stored`. Raises ValueError or TypeError in another form."""
+        """Restore shares from `stored`. Raises ValueError or TypeError if the value has another
+        form."""
         read = [
             (userid, bool(limited), list(map(float, shares))) for userid, limited, shares in stored
         ]

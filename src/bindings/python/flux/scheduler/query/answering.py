@@ -75,7 +75,8 @@ class Caller:
         return job
 
     def shown(self, path: str, value: Any) -> Any:
-        """Return the part of an answer's value that the caller may see (`disclosure.FIELDS`)."""
+        """Return the part of an answer's value that the caller may see; see
+        `flux.scheduler.disclosure.FIELDS`."""
         return value if self.sees_all else shown_to(self, path, value)
 
 
@@ -102,7 +103,8 @@ def read(payload: Any, **known: Any) -> dict[str, Any]:
 
 
 def read_horizon(value: Any) -> float:
-    """Return a horizon. Raises ValueError if it is not a number of seconds from 1 to a year."""
+    """Parse a horizon, in seconds. Raises ValueError if the value is not a number of seconds from 1
+    to a year."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))

@@ -50,7 +50,8 @@ def as_submitted(jobspec: Any, config: dict[str, Any]) -> Any:
     requires = place.get("requires")
     properties = list(requires) if isinstance(requires, list) else []
     if "hosts" in place:
-        # The instance assigns this property to the queue's hosts: jobs follow their changes.
+        # The instance assigns this property to the queue's hosts, so pending jobs follow changes of
+        # these.
         properties.append(f"+{its_name}")
     if properties:
         system["constraints"] = _confined(system.get("constraints"), properties)

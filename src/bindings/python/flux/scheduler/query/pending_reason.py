@@ -181,7 +181,8 @@ class PendingReason:
         return answer or None
 
     def _may_have(self, job: PendingJob, request: Any) -> bool:
-        """Whether all rules would accept the pool's offer for a smaller request of a job."""
+        """Whether all rules would accept the pool's offer for a smaller request of a job, which
+        fits."""
         admission, plan, smaller = self._policy.admission, self._source.plan(), copy(job)
         smaller.resource_request, smaller.tally = request, None
         if admission.defers(smaller):

@@ -82,7 +82,8 @@ class QuerySource:
 
     def ending_by(self, limit: float) -> Iterator[tuple[int, float]]:
         """Yield the jobs that hold resources and end by `limit`, each with its end, the last to end
-        first, jobs with equal ends in order of id; if `limit` is infinite, endless (0) first."""
+        first, jobs with equal ends in order of id; if `limit` is infinite, jobs without an end (0)
+        come first."""
         pool = self.policy.resources
         own_ends = {**self.policy.admission.own_ends, **self.victim_ends()}
         if limit == inf:

@@ -89,7 +89,8 @@ class ReservationAnswers:
         return max(over, key=lambda one: one.window.end, default=None)
 
     def cause_of_wait(self, job: PendingJob) -> tuple[str | None, ReservationState | None]:
-        """Return why a job waits for a reservation, or None; and the reservation, if it exists."""
+        """Return why a job waits for a reservation, in one sentence, or None; and the reservation,
+        if it exists."""
         try:
             entry, reason = self.state_of(job)
         except InfeasibleRequest as exc:
@@ -231,7 +232,8 @@ class ReservationAnswers:
         return self._in_the_way(entry.up, entry.reservation.nodes, entry.window.start)
 
     def _in_the_way(self, room: int, nodes: int | None, start: float) -> list[dict[str, Any]]:
-        """Return the running jobs that keep `nodes` of `room` (None: all) in use at `start`."""
+        """Return the running jobs that keep `nodes` of `room` (None: all) from being free at
+        `start`."""
         busy: list[tuple[float, int, int]] = []
         for jobid, end in self._host.admission.ends():
             ranks = self._host.resources.held_ranks(jobid) & room

@@ -117,7 +117,8 @@ class Reservation:
     # -- windows -----------------------------------------------------------------------------------
 
     def window_at(self, when: float) -> Window | None:
-        """Return the window that is active at `when`, else the next; None after the last.  O(1)"""
+        """Return the window that is active at `when`, else the next one, or None after the last.
+        O(1)."""
         found = self.recurrence.next_end_after(when, self.duration)
         if found is None:
             return None
@@ -239,7 +240,8 @@ _KEYS = {one.name for one in fields(Reservation)} - {"recurrence"} | {*_TIMES}
 
 def _quoted(value: object) -> object:
     """Return `value`, unless it is an unquoted TOML date: the broker passes that as
-    ``{"iso-8601-ts": TEXT}``, without its offset from UTC. Raises ValueError if so."""
+    ``{"iso-8601-ts": TEXT}``, without its offset from UTC. Raises ValueError if it is an unquoted
+    date."""
     if isinstance(value, Mapping) and set(value) == {"iso-8601-ts"}:
         text = str(value["iso-8601-ts"]).rstrip("Z")
         raise ValueError(
@@ -259,7 +261,8 @@ def _is_hostlist(hosts: str) -> bool:
 #: Number of windows per reservation entered into the plan; the last has no end.
 WINDOWS_PLANNED = 64
 
-#: Maximum seconds between a window's end and a job's end, or a planned start, due to it.
+#: Maximum seconds between a window's end and a job's end, or a planned start, that is attributed to
+#: it.
 SAME_TIME_S = 1.0
 
 
@@ -354,7 +357,8 @@ class ReservationState:
         """Enter the parts to keep for it into the plan through which jobs start, and withdraw the
         others. Return whether all entered parts are free at their times.
 
-        A window has a fixed start. Nodes in use then are kept as well: no other job starts there.
+        A window has a fixed start. Nodes that are in use then are kept as well, so that no other
+        job starts on them.
         """
         plan = self.host.planning.made()
         if plan is None:
@@ -392,7 +396,8 @@ class ReservationState:
 
     @property
     def ranks_planned(self) -> int:
-        """The mask of the ranks that the plan keeps for `window`; 0 if it only counts."""
+        """The mask of the ranks that the plan keeps for the active or next window; 0 if the plan
+        only counts."""
         plan, ranks = self.host.planning.made(), 0
         for part, key in self.planned.items():
             if plan is not None and part.window.index == self.window.index:
@@ -466,7 +471,8 @@ class ReservationState:
         """Choose `count` of some ranks, or all if there are fewer.
 
         Uses the minimum number of groups: those with ranks of the reservation (`beside`) come
-        first, those with no rank in use or chosen last. Without groups, the lowest ranks.
+        first, those without a rank in use or chosen for any window last. Without groups, the lowest
+        ranks.
         """
         pool = self.host.resources
         idle = pool.idle_ranks
@@ -506,7 +512,8 @@ class ReservationState:
     # -- jobs inside -------------------------------------------------------------------------------
 
     def allocate(self, job: PendingJob, plan: Plan) -> ResourcePool | None:
-        """Place a job of the group on the reserved ranks; None if it does not fit there now."""
+        """Place a job of the group on the reserved ranks. Return None if it does not fit there
+        now."""
         pool = self.host.resources
         window = self.window
         if not self.placeholder:

@@ -85,18 +85,21 @@ class ReservationRule(GivingRule):
         #: whether other ranks were chosen since they were stored
         self._chosen = False
         self._timer: Timer | None = None
-        #: names of reservations that repeat -> the start of their next window, and the longest gap
+        #: names of reservations that repeat -> the start of their next window, and the longest time
+        #: between two
         self._gaps: dict[tuple[str, ...], tuple[float, float]] = {}
         self.service = ReservationService(host, self)
 
     def _engage(self) -> None:
-        """Update `engaged`: the reservations, or the pending jobs that name one, have changed."""
+        """Update `engaged` after the reservations, or the pending jobs that name one, have
+        changed."""
         self._gaps.clear()
         adds = bool(self.group_jobs)
         self.host.admission.engage(self, adds or bool(self.entries), adds)
 
     def _wake(self) -> None:
-        """Have deferred jobs examined: a window or a reservation has begun or ended."""
+        """Let deferred jobs be examined after a window began or ended, or a reservation was made or
+        given up."""
         self._gaps.clear()
         self.host.readmit(self)
         deferred = self.host.admission.deferred
@@ -482,7 +485,8 @@ class ReservationService:
             self._host.log.warning(f"{where}{exc}")
 
     def configure(self, entries: dict[str, Reservation]) -> None:
-        """Replace the configuration's reservations by those in its table, except unchanged ones."""
+        """Replace the reservations of the configuration by those in its table, except unchanged
+        ones."""
         wanted = dict(entries)
         for name, entry in list(self._rule.entries.items()):
             if entry.configured:
@@ -578,7 +582,8 @@ class ReservationService:
         self.store(lambda: scheduler.handle.respond(msg, answer))
 
     def unreserve(self, msg: Any) -> None:
-        """Give up a reservation. Raises ValueError if there is none, or it is configured."""
+        """Give up a reservation. Raises ValueError if there is no such reservation, or it is
+        configured."""
         asked = read(payload_of(msg), name=None)
         name = asked["name"]
         if not isinstance(name, str):
@@ -610,7 +615,8 @@ class ReservationService:
         return {"now": self._host.now(), "reservations": shown}
 
     def store(self, stored: Callable[[], None] = lambda: None) -> None:
-        """Store reservations made by request, and all chosen ranks; then call ``stored()``."""
+        """Store the reservations made by request, and the chosen ranks of all; then call
+        ``stored()``."""
         entries = self._rule.entries.values()
         requested = [entry.reservation.to_dict() for entry in entries if not entry.configured]
         ranks = {entry.name: idset_text(entry.ranks) for entry in entries if entry.ranks}

@@ -68,7 +68,8 @@ class Budget(NamedTuple):
 
 
 def read_budget(key: str, value: Any) -> Budget:
-    """Read the table of one budget. Raises ValueError, whose text begins with the key."""
+    """Read the table of one budget. Raises ValueError if the entry is invalid; the text begins with
+    the key."""
     table = Fields(value)
     scope, most = read_scope(table, Fields.number, DIMENSIONS, "{node-hours=10000}")
     period = table.choice("period", PERIODS)
@@ -83,7 +84,8 @@ def _is_key(key: tuple[Any, ...]) -> bool:
 
 
 def _zone(name: str) -> tzinfo:
-    """Return the zone of a name; UTC needs no files. Raises ValueError if there is none."""
+    """Return the zone of a name; UTC needs no zone files. Raises ValueError if there is no such
+    zone."""
     return timezone.utc if name == "UTC" else zone_named(name)
 
 

@@ -155,7 +155,8 @@ class Use:
         return []
 
     def watch(self, bounds: Iterable[Bound] = ()) -> None:
-        """Note bounds of a pending job. Watch this use if one of all is exceeded."""
+        """Note bounds of a pending job. Watch this use (`AdmissionControl.watched`) if one of all
+        is exceeded."""
         for numbers, at, most in bounds:
             if numbers is self.used and most < self.lowest[at]:
                 self.lowest[at] = most
@@ -194,7 +195,8 @@ class Use:
         return room
 
     def count_pending(self, needs: Any, times: float) -> None:
-        """Count the minimum of a pending job: `times` 1 when it arrives, -1 when it leaves."""
+        """Count the minimum of a pending job: `times` 1 when it arrives, -1 when it is pending no
+        more."""
         for at, number in self.needs_pending(needs):
             self.pending[at] += times * number
 
@@ -234,7 +236,8 @@ class Use:
             self.rule.host.admission.watched.discard(self)
 
     def waits_no_more(self, jobid: int, cause: Use | None = None) -> None:
-        """Called when a job has started, was canceled, or is deferred for another `cause`."""
+        """Called when a job has started, was canceled, or is deferred for another cause: a use, or
+        None."""
 
     def without_jobs(self) -> None:
         """Called when its last job has ended or was canceled: drop it."""

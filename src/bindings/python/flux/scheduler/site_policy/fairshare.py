@@ -104,7 +104,8 @@ class Associated(Use):
         self.amount, self.rate, self.at = amount, 0.0, at
 
     def amount_at(self, time: float) -> float:
-        """Return the use at a time after the last change, if no job starts or ends until then."""
+        """Return the use at a time, if no job starts or ends until then; in the past, as of the last
+        change."""
         if time <= self.at:
             return self.amount
         return _grown(self.amount, self.rate, time - self.at, self.rule.half_life)
@@ -234,7 +235,8 @@ class FairShareRule(CountingRule):
     # -- the order ---------------------------------------------------------------------------------
 
     def _level_of_job(self, job: PendingJob) -> Level:
-        """Return the sort key of a pending job among those of its priority, the lowest first."""
+        """Return the sort key of a pending job among those of its priority; the lowest goes
+        first."""
         association = self._association(job)
         return self._levels.get(association, (0.0, 0.0)) if association else (0.0, 0.0)
 
@@ -277,7 +279,8 @@ class FairShareRule(CountingRule):
         return {one: self._level(one, used) for one in associations}
 
     def _used_at(self, time: float) -> Used:
-        """Return the use at a time, if no job starts or ends until then.  O(associations)"""
+        """Return the use at a time, if no job starts or ends until then.  O(associations with any
+        use)."""
         found = Used(time, {}, {})
         for (bank, userid), amount in self.amounts(time):
             found.by_associations[bank, userid] = amount

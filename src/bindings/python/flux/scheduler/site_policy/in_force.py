@@ -57,7 +57,8 @@ Rule = TypeVar("Rule", bound=TableRule)
 
 def read_rule(key: str, value: Any, check_owner: bool = True) -> str:
     """Parse an entry of ``[rules]``: ``NAME = "FILE:CLASS"``. The file is parsed, but not run. Raises
-    ValueError if the entry is invalid, or the file has an error or lacks the class."""
+    ValueError if the entry is invalid, or the file has a syntax error or does not have the class;
+    the text says why."""
     if not isinstance(value, str) or not value.startswith("/"):
         raise ValueError(f"{value!r}: expected '/PATH/FILE.py:CLASS'")
     source = read_code(key, value, check_owner, "CLASS")
@@ -323,7 +324,8 @@ class RulesInForce:
         proceed()
 
     def needed(self, rules: Iterable[AdmissionRule]) -> tuple[str, ...]:
-        """Return the data of running jobs that some rules need: ``jobspec`` and ``eventlog``."""
+        """Return the data of running jobs that some rules need: ``jobspec``, ``eventlog``, or
+        both."""
         names: set[str] = set()
         for rule in rules:
             if isinstance(rule, TableRule):

@@ -304,7 +304,8 @@ class LicenseRule(CountingRule):
         use.watch()
 
     def _age(self, name: str) -> tuple[float | None, bool]:
-        """Return the age of that number in seconds (None: never read), and whether it is stale."""
+        """Return the age of that number in seconds, or None before the first reading; and whether
+        it is stale."""
         found = self.readings.get(self.entries[name].elsewhere or "")
         age = None if found is None else max(0.0, self.host.now() - found.changed)
         return age, age is None or age > self.entries[name].max_age
@@ -364,7 +365,8 @@ class LicenseRule(CountingRule):
         return use.in_use - use.endless
 
     def _short_of(self, job: PendingJob) -> str | None:
-        """Return why planned licences keep a job waiting for its promise, or None."""
+        """Return why planned licences keep a job from starting now, although it waits for a
+        promise, or None."""
         request = job.resource_request
         tokens = getattr(request, "tokens", None)
         if not tokens:

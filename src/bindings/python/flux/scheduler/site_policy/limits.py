@@ -77,7 +77,8 @@ class Limit(NamedTuple):
 
 
 def read_limit(key: str, value: Any) -> Limit:
-    """Read the table of one limit. Raises ValueError, whose text begins with the key."""
+    """Read the table of one limit. Raises ValueError if the entry is invalid; the text begins with
+    the key."""
     table = Fields(value)
     scope, most = read_scope(table, Fields.whole, DIMENSIONS, "{nodes=64}")
     limit = Limit(

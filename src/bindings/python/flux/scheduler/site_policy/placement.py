@@ -217,7 +217,8 @@ class PlacementRule(TableRule):
     # -- pending jobs ------------------------------------------------------------------------------
 
     def _placed(self, request: Any, attributes: SystemAttributes) -> Placed:
-        """Return a job's placement. Raises ValueError if it is impossible in this instance."""
+        """Return the placement of a job with this request. Raises ValueError if it is impossible in
+        this instance."""
         wanted = read_wanted(attributes.get("placement"))
         groups = self._levels.get(wanted.level)
         if groups is None:

@@ -27,7 +27,8 @@ class TableRule(AdmissionRule):
 
     It is among the scheduler's rules only while its table has an entry. When the table has changed,
     `configure` is called; then the rule is told of all jobs again, running ones (`hello`, with the
-    data that it `needs`) and pending ones (`alloc`). So it counts from scratch.
+    data that it `needs`) and pending ones (`alloc`). So it counts from scratch, and need not adjust
+    its counts.
 
     A subclass sets `table`, and parses its entries (`parse`).
     """
@@ -35,7 +36,8 @@ class TableRule(AdmissionRule):
     #: Name of the table, such as ``"limits"``.
     table = ""
 
-    #: The key of an entry that ``queues.NAME.policy.scheduler.TABLE`` sets, or None.
+    #: The key of an entry that ``queues.NAME.policy.scheduler.TABLE`` sets for the jobs of a queue, or
+    #: None.
     queues_set: str | None = None
 
     #: Name of the rule's list in `flux sched limits`, or None.
@@ -66,11 +68,13 @@ class TableRule(AdmissionRule):
     def configure(self, entries: dict[str, Any]) -> None:
         """Set the entries of the table, which have changed or are new, and forget all jobs.
 
-        Without entries the rule is about to be removed. `entries`: by key, as in `self.entries`.
+        Without entries the rule is about to be removed. `entries`: key -> result of `parse`, also
+        in `self.entries`.
         """
 
     def ready(self) -> None:
-        """Called when the rule knows all jobs: after a change, and before the first request."""
+        """Called when the rule has been told of all jobs: after the table has changed, and before
+        the first request."""
 
     def needs(self, entries: dict[str, Any]) -> tuple[str, ...]:
         """Return the data of running jobs to look up for `hello`, among ``jobspec`` and

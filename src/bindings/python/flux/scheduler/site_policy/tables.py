@@ -186,7 +186,8 @@ class QueueNames:
         self._parents: dict[str, str] = {}
 
     def read(self, config: dict[str, Any]) -> bool:
-        """Read the parents, ``queues.NAME.parent``. Return whether one has changed."""
+        """Read the parents from the configuration, ``queues.NAME.parent``. Return whether one has
+        changed."""
         queues = table_in(config, "queues")
         parents = {name: table_in(queues, name).get("parent") for name in queues}
         before = self._parents
@@ -290,7 +291,8 @@ class PolicyTables:
 
     def doubts(self, config: dict[str, Any]) -> Iterator[str]:
         """Yield probable mistakes in a valid configuration: a table with almost the name of a
-        registered one, both names of one, a module's name, unknown keys and names of queues.
+        registered one, both names of one, a module's name, an unknown key of a queue, and
+        unconfigured queues.
         """
         for written, table in config.items():
             name = written[len(PREFIX) :] if written.startswith(PREFIX) else written

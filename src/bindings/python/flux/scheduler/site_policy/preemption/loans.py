@@ -177,7 +177,8 @@ class Loan(Preemption):
             self.end("the job of that time is promised another")
 
     def _promise_moved(self, plan: Plan, start: float) -> None:
-        """Update the borrowers: those run on that end before it or are not part of it."""
+        """Update the borrowers: those run on that end before the promise, or have resources that are
+        not part of it."""
         self._pin(plan)
         self.expected, end, within = start, plan.promises()[self.taker][1], list[int]()
         for jobid in self.held:
@@ -233,7 +234,8 @@ class Loan(Preemption):
         return self._host.admission.why_not(job, self._host.now(), ended)
 
     def _spare_unneeded(self) -> None:
-        """Let borrowers run to their limits if the promise can be kept nevertheless, or is gone."""
+        """Let borrowers run to their limits if the promise can still be kept together with these, or
+        is none any more."""
         plan, spared = self._host.planning.current(), list[int]()
         has_promise = plan is not None and plan.has(self.taker)
         if not has_promise and self.job and self._host.decision.is_promised(self.job):
@@ -403,12 +405,14 @@ class Loan(Preemption):
 
 
 class Loans(Part):
-    """Starts jobs in promised time, and follows these promises (`AdmissionControl.pins`)."""
+    """Starts jobs in time promised to others, and follows these promises
+    (`AdmissionControl.pins`)."""
 
     def offer(self, job: PendingJob, terms: PreemptionTerms, plan: Plan) -> ResourcePool | None:
         """Allocate resources in promised time to a job, or return None.
 
-        Call this if the job does not fit otherwise. Costs O(promises), and a few searches.
+        Call this if the job does not fit otherwise. Costs O(promises), and a few searches of the
+        plan.
         """
         cls, request, now = terms.cls, job.resource_request, self._host.now()
         if cls is None or not cls.into_promises or cls.log_only:

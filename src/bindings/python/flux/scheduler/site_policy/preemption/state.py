@@ -38,7 +38,8 @@ NEITHER = -inf
 
 
 class PreemptionClass(NamedTuple):
-    """A class of jobs that give way to jobs of a higher rank: an entry of the table."""
+    """A class of jobs that may be preempted: an entry of the table. Its jobs give way to jobs of a
+    higher rank."""
 
     name: str
     rank: int
@@ -145,7 +146,8 @@ class Classes:
         return PreemptionTerms(None, HIGHEST, inf, queue)
 
     def grace(self, names: Iterable[str]) -> float:
-        """Return the longest time between the warning and the end of jobs of some classes."""
+        """Return the seconds between the warning and the end of jobs of some classes: the
+        maximum."""
         entries = self.entries
         return max([entries[name].grace for name in names if name in entries], default=0.0)
 
@@ -197,7 +199,8 @@ class Victim(NamedTuple):
 
     @classmethod
     def from_dict(cls, stored: Any) -> Victim:
-        """Restore from the stored form. Raises one of `DAMAGES` if it is unreadable."""
+        """Restore from the stored form. Raises ValueError, KeyError or TypeError if it is
+        unreadable."""
         jobid, nodes, start = int(stored["id"]), int(stored["nodes"]), float(stored["start"])
         return cls(jobid, str(stored["class"]), nodes, start, stored["userid"])
 
@@ -342,7 +345,8 @@ class RunningJobs:
 
 
 def ends_in(eventlog: list[dict[str, Any]]) -> list[Any]:
-    """Return the events that show that a job has ended: their names, or types of exceptions."""
+    """Return the events that show that a job has ended, or was ended: their names, or the types of
+    exceptions."""
     found = []
     for event in eventlog:
         name, context = event.get("name"), event.get("context") or {}

@@ -68,7 +68,8 @@ def choose(ordered: Sequence[Victim], trial: Trial) -> list[Victim] | None:
 #: next is considered, in a projection as in the instance.
 JOBS_PER_SEARCH = 8
 
-#: Maximum number of preemptions for a job: one, and two more if ranks or victims are lost.
+#: Maximum number of preemptions for a job: one, and two more if its ranks are lost or a victim
+#: cannot be ended.
 MOST_TRIES = 3
 
 #: Maximum number of other possible victims checked for ending by themselves.

@@ -173,7 +173,8 @@ class Preemption(Part):
             self.keep()
 
     def extended(self, jobid: int, end: float) -> None:
-        """Note a victim's new end (infinite: none): in the pool it keeps the planned one."""
+        """Note the new end of a victim (infinite: none): in the pool its end remains the planned
+        one."""
         self._host.resources.update_expiration(jobid, self._planned_end(end))
 
     def _set_timer(self, when: float, step: Callable[[], None]) -> None:
@@ -225,7 +226,8 @@ class Preemption(Part):
         return self.state != OVER
 
     def let_run(self, jobids: Collection[int], why: str) -> None:
-        """Let victims run to their own ends: they need not end for the taker, or have ended."""
+        """Let some victims run to their own ends: they need not end for the taker, or have
+        ended."""
         for jobid in jobids:
             self._restore_end(jobid)
             if self.state in (WARNED, ENDING) and jobid in self.held:
@@ -315,7 +317,8 @@ class Preemption(Part):
             return None
 
     def _start_out_of_turn(self, job: PendingJob) -> None:
-        """Start the taker if it fits now, out of turn; give up if another rule defers it."""
+        """Start the taker if it fits now, regardless of others ahead of it; give up if another rule
+        defers it."""
         host, rule = self._host, self.shared.rule
         self._out_of_turn = True
         try:
@@ -468,7 +471,8 @@ class Eviction(Preemption):
     @property
     def keeps_ranks(self) -> bool:
         """Whether all that is free on its ranks is kept for the taker, not only its place: this is
-        unknown, after a reload, or the taker shares its ranks only with some jobs."""
+        unknown, after a reload, or the taker shares ranks only with some jobs, so that others stay
+        off them."""
         return self._claimant is not None or not self.places
 
     @property
@@ -700,7 +704,8 @@ class Eviction(Preemption):
         return granted
 
     def defer_taker(self) -> None:
-        """Defer the taker; in strict order the jobs behind it wait for it, as before."""
+        """Defer the taker, unless jobs start in strict order: then those behind it wait for it, as
+        before."""
         host, job = self._host, self.job
         if job and host.decision.looks_past_heads and job.jobid not in host.admission.deferred:
             host.defer(job, JobDeferred(self.shared.rule, self._deferral()))
