@@ -75,23 +75,6 @@ def test_submission_forms(h):
     assert failure(flux.job.submit, h, spec, urgency=99) == refused
 
 
-def test_wait_for_an_event_and_cancel(h):
-    id = flux.job.submit(h, job())
-    annotations = flux.job.event_wait(h, id, "alloc").context["annotations"]
-    assert annotations["sched"] == {"resource_summary": "rank0/core0"}
-    flux.job.event_wait(h, id, "start")
-    flux.job.cancel(h, id, "because")
-    info = flux.job.result(h, id)
-    assert info.result == "CANCELED"
-    assert (info.exception.type, info.exception.note) == ("cancel", "because")
-    with pytest.raises(flux.job.JobException) as raised:
-        flux.job.event_wait(h, id, "nosuch")
-    assert str(raised.value) == "job.exception: type=cancel: because"
-    assert (raised.value.type, raised.value.severity, raised.value.note) == ("cancel", 0, "because")
-    ended = failure(flux.job.event_wait, h, id, "nosuch", raiseJobException=False)
-    assert ended == (errno.ENODATA, "eventlog ended before event='nosuch'")
-
-
 def test_unknown_jobs(h):
     for call, number in (
         (flux.job.cancel, errno.ENOENT),

@@ -63,14 +63,6 @@ def test_the_policy_of_the_readme_is_the_first_example_of_the_guide(srcdir):
     assert example.partition('"""\n\n')[2] == shown
 
 
-def test_quickstart_jobs_are_about_sixty_of_every_kind(srcdir):
-    lines = (srcdir / "scripts" / "quickstart.jobs").read_text().splitlines()
-    jobs = [line for line in lines if line.strip() and not line.startswith("#")]
-    count = sum(int(m.group(1)) if (m := re.search(r"--cc=1-(\d+)", line)) else 1 for line in jobs)
-    assert 55 <= count <= 65
-    assert sum("exec.test" not in line for line in jobs) >= 3
-
-
 def test_the_tables_of_tests_have_every_module_and_every_test(srcdir):
     page = (srcdir / "doc" / "reference" / "testing.rst").read_text().partition("Harnesses\n")[0]
     bindings = srcdir / "src" / "bindings" / "python" / "flux"

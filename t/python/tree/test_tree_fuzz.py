@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Random R.scheduling: a consistent pool or a ValueError."""
 
-import copy
 import json
 
 from hypothesis import given, settings
@@ -48,25 +47,6 @@ def test_any_json(scheduling):
     R["scheduling"] = scheduling
     use(R)
     use(json.dumps(R))
-
-
-@settings(max_examples=runs(50, 300))
-@given(value=st.one_of(JSON, ENTRY), at=st.integers(0, 30))
-def test_one_value_changed(value, at):
-    R = topo_R((2, "0-7", "0-1", TOPO), (2, "0-7", "0-1", copy.deepcopy(TOPO)))
-    places = []
-
-    def walk(container):
-        keys = list(container) if isinstance(container, dict) else range(len(container))
-        for key in keys:
-            places.append((container, key))
-            if isinstance(container[key], (dict, list)):
-                walk(container[key])
-
-    walk(R["scheduling"])
-    container, key = places[at % len(places)]
-    container[key] = value
-    use(R)
 
 
 def test_nesting_without_end():

@@ -107,26 +107,6 @@ def test_text_and_object_are_the_same():
         TreePool._impl_map[1]("[")
 
 
-def test_ranks_of_the_enclosing_instance_are_renumbered():
-    plain = (1, "0-7", "", {"cores": "0-7"})
-    R = topo_R(plain, (2, "0-7", "0-1", TWO), plain)
-    children(R)[0]["ranks"] = "12,400"
-    children(R)[1]["ranks"] = "9"
-    children(R)[1]["note"] = "kept"
-    children(R)[2]["ranks"] = "70"
-    R["scheduling"]["site"] = {"kept": 1}
-    before = copy.deepcopy(R)
-    R["execution"]["R_lite"] = [{"rank": "0-3", "children": {"core": "0-7", "gpu": "0-1"}}]
-    given = copy.deepcopy(R)
-    pool = TreePool(R)
-    assert R == given and before["scheduling"] == R["scheduling"]
-    scheduling = pool.to_dict()["scheduling"]
-    assert [entry["ranks"] for entry in scheduling["children"]] == ["1,3", "0", "2"]
-    assert scheduling["children"][1]["note"] == "kept"
-    assert scheduling["site"] == {"kept": 1} and scheduling["writer"] == "TreePool"
-    assert alloc(pool, 1, "slot/socket{x}") == "rank0/core[0-3],gpu0"
-
-
 def in_job(R):
     """R of the instance in a job, as flux-core makes it: ranks and cores count from 0, GPUs do not."""
     return RSet(R).renumber().to_dict()

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Pictures of a node, as text and as SVG: free resources, and the holder of each other one."""
 
-import xml.etree.ElementTree as ET
-
 import pytest
 from tree_help import start, topo_R
 
-from flux.resource.draw.svg import render_svg
 from flux.resource.draw.text import render_text
 from flux.resource.draw.view import view
 from flux.resource.TreePool import TreePool
@@ -123,23 +120,6 @@ def test_more_jobs_than_letters():
         jobs[core] = {"version": 1, "execution": {"R_lite": lite}}
     text = render_text(R, jobs)
     assert "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ********" in text
-
-
-def test_svg():
-    R, jobs = pool_with_jobs("slot/[core=2;gpu]", "slot/core=3")
-    jobs["<&>"] = jobs.pop("job2")
-    root = ET.fromstring(render_svg(R, jobs, down="2", title="three & nodes"))
-    space = "{http://www.w3.org/2000/svg}"
-    tips = [tip.text for tip in root.iter(f"{space}title")]
-    assert len(tips) == 3 * (9 + 3)
-    assert tips.count("core 0: job1") == 1 and tips.count("gpu 0: job1") == 1
-    assert [tips.count(f"core {core}: <&>") for core in (4, 5, 6, 7)] == [1, 1, 1, 0]
-    labels = [text.text for text in root.iter(f"{space}text")]
-    assert "three & nodes" in labels and "job1" in labels and "socket 0  gpus 1" in labels
-    # No box reaches out of the picture.
-    for rect in root.iter(f"{space}rect"):
-        assert float(rect.get("x", 0)) + float(rect.get("width")) <= float(root.get("width"))
-        assert float(rect.get("y", 0)) + float(rect.get("height")) <= float(root.get("height"))
 
 
 @pytest.mark.parametrize("down, jobs", [("x", {}), ("", {"a": {"execution": {"R_lite": 3}}})])

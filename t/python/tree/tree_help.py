@@ -5,7 +5,7 @@ from flux.resource.TreePool import TreePool
 from flux.shape.parser import ShapeParser
 
 
-def topo_R(*kinds, hosts="n", properties=None):
+def topo_R(*kinds):
     """R of several kinds of node: `(count, cores, gpus, topo)`, ranks in order, gpus may be ""."""
     lite, children = [], []
     rank = 0
@@ -15,10 +15,8 @@ def topo_R(*kinds, hosts="n", properties=None):
         lite.append({"rank": ranks, "children": units})
         children.append({"ranks": ranks, "topo": topo})
         rank += count
-    names = f"{hosts}[0-{rank - 1}]" if rank > 1 else f"{hosts}0"
+    names = f"n[0-{rank - 1}]" if rank > 1 else "n0"
     execution = {"R_lite": lite, "nodelist": [names], "starttime": 0.0, "expiration": 0.0}
-    if properties:
-        execution["properties"] = properties
     scheduling = {"writer": "TreePool", "children": children}
     return {"version": 1, "execution": execution, "scheduling": scheduling}
 
