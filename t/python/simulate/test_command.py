@@ -634,20 +634,6 @@ def test_script(tmp_path):
     assert re.search(r"broken: .* on units .*, which could not be used then", said)
 
 
-@pytest.mark.parametrize("options", ["", "--failures=mtbf=900d,repair=1h"])
-def test_utilization_of_a_stopped_run_is_up_to_the_stop(tmp_path, options):
-    (tmp_path / "script").write_text("2d stop\n")
-    call = f"sample --scheduler=sched-backfill --script=script -q -o out {options}"
-    flux(call, cwd=tmp_path)
-    out = tmp_path / "out" / "sched-backfill"
-    used = 0.0
-    for row in rows(out):
-        end = min(float(row["finish_time"] or "inf"), 172800)
-        used += int(row[SIZE]) * (end - float(row["starting_time"] or end))
-    figures = json.loads((out / "summary.json").read_text())["figures"]
-    assert figures["utilization"] == pytest.approx(used / (128 * 172800), rel=0.01)
-
-
 def test_units_that_are_away_are_no_capacity(tmp_path):
     """Drained units count while a job holds them; excluded ones never."""
     trace = ["id,submit,run,nodes", "1,0,100,4", "2,10,100,4", "3,150,50,1", "4,1000,10,1"]

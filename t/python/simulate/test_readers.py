@@ -549,26 +549,12 @@ def test_a_memory_beyond_reason_is_still_an_amount(tmp_path):
     assert read_amount(asked, True) > 1 << 50
 
 
-def test_machine_and_unit(tmp_path):
-    text = swf(row(size=3))
-    work = workload(tmp_path, text)
-    assert fields(work.machine, "nodes cores") == [32, 64]
-    assert (work.unit, work.jobs[0].size) == ("core", 3)
-    (job,) = workload(tmp_path, text, unit="node").jobs
-    assert job.size == 2 and fields(job.shape, "nodes exclusive") == [2, True]
-    work = workload(tmp_path, text, nodes=2, cores_per_node=1)
-    (warning,) = work.notes.warnings
-    assert warning.startswith("1 of 1 jobs request more than the machine has")
-    work = workload(tmp_path, swf(row(size=3), header=""))
-    assert work.machine.nodes == 3
-    assert "unknown: the size of the largest" in notes(work)
-
-
 def test_a_machine_that_is_too_small_for_the_trace_itself(tmp_path):
     rows = [row(n, submit=n, run=100, size=2, limit=200, wait=0) for n in range(1, 7)]
     work = workload(tmp_path, swf(*rows, header=""))
     warning = work.notes.warnings[0]
     assert "the machine has 2 nodes" in warning and "used 12 at once" in warning
+    assert "unknown: the size of the largest" in notes(work)
     assert work.notes.lines()[0] == f"WARNING: {warning}"
     work = workload(tmp_path, swf(*rows, header=""), nodes=2)  # as was asked for
     assert not [text for text in work.notes.warnings if "used 12 at once" in text]
@@ -696,22 +682,6 @@ def test_a_load_above_1_is_warned_of(tmp_path):
 def test_a_gap_of_most_of_the_trace_is_warned_of(tmp_path):
     (text,) = warned(tmp_path, [(i * 3600 + (i > 9) * 864000, 100, 200, 1) for i in range(20)])
     assert text.startswith("for 10.0 of 10.8 days, from day 0.4 on, no job is submitted")
-
-
-def test_statuses_are_taken_or_left_and_that_is_said(tmp_path):
-    jobs = [(i * 3600, 100, 200, (1, 0, 5, -1)[i % 4]) for i in range(20)]
-    (text,) = warned(tmp_path, jobs)
-    assert text.startswith("10 of 20 jobs failed or were cancelled (status 0 or 5), and are incl")
-    (text,) = warned(tmp_path, jobs, window="0-0.24")
-    assert text.startswith("3 of 6 jobs failed")
-    assert warned(tmp_path, jobs, status=(0, 1, 5, -1)) == []
-    assert warned(tmp_path, jobs, status=(1, -1)) == []
-    work = Trace(str(tmp_path / "trace.swf"), status=(1, -1)).workload()
-    assert len(work.jobs) == 10
-    assert work.notes.get("jobs left out: their status is 5 (--status)") == 5
-    (tmp_path / "jobs.csv").write_text("id,submit,run,limit,nodes\n1,0,5,9,1\n")
-    with pytest.raises(OptionError, match="has no statuses"):
-        Trace(str(tmp_path / "jobs.csv"), status=(1,)).workload()
 
 
 STATES = ("COMPLETED", "CANCELLED by 12", "NODE_FAIL", "TIMEOUT", "SUSPENDED")
