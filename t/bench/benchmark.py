@@ -41,10 +41,8 @@ def run(doc, names, help="small numbers, to see that it runs"):
 
 
 def best(function, seconds):
-    """Processor time of a call, in seconds: the best mean of eight rounds, which take `seconds` together.
-
-    That of the thread: see scheduler_meter.py.
-    """
+    """Processor time of a call, in seconds: the best mean of eight rounds, which take `seconds` together; of
+    the thread, see scheduler_meter.py."""
     clock = time.thread_time
     start = clock()
     function()

@@ -271,16 +271,8 @@ def module_of(h):
 
 
 class Machine:
-    """An instance in private mode with jobs of the owner, whose names and numbers of licences the
-    guest must not see.
-
-    Args:
-        h: the owner's handle
-
-    Attributes:
-        licence (str): name of a licence
-        canaries (list): texts that must be in no answer
-    """
+    """An instance in private mode with jobs of the owner, whose names and numbers of licences, `canaries`, must be
+    in no answer to the guest."""
 
     def __init__(self, h):
         self._h = h
@@ -311,11 +303,7 @@ class Machine:
 
 
 class Starts(threading.Thread):
-    """Starts jobs of the owner, one after the other.
-
-    Attributes:
-        waits (deque): seconds from a job's priority to its resources
-    """
+    """Starts jobs of the owner, one after the other; `waits` has the seconds from each one's priority to its resources."""
 
     def __init__(self):
         super().__init__(daemon=True)

@@ -51,12 +51,7 @@ class Violation(Exception):
 
 
 class Campaign:
-    """A scheduler, and its requests.
-
-    Args:
-        chance (random.Random): the only source of random numbers
-        module (str): the scheduler
-    """
+    """A scheduler, and its requests; all random numbers come from `chance`."""
 
     def __init__(self, chance, module):
         self.chance = chance
@@ -83,11 +78,7 @@ class Campaign:
                 self.rig.manager.running.append(entry)
 
     def run(self, requests):
-        """Send `requests` requests, then end all jobs.
-
-        Raises:
-            Violation: an invariant is broken
-        """
+        """Send so many requests, then end all jobs; a broken invariant is a Violation."""
         for _ in range(requests):
             what = self.chance.random()
             if what < 0.12:

@@ -78,12 +78,7 @@ def records():
 
 
 class Storm:
-    """The acts on the instance.
-
-    Args:
-        chance (random.Random): the only source of random numbers
-        directory (str): for files
-    """
+    """The acts on the instance, drawn by `chance`; their files go to a directory."""
 
     def __init__(self, chance, directory):
         self.chance = chance
@@ -219,11 +214,7 @@ class Storm:
         return json.loads(flux("kvs", "get", "resource.R")[1])
 
     def check(self, seconds):
-        """All jobs end within `seconds`, and their records are legal.
-
-        Raises:
-            Violation: an invariant is broken
-        """
+        """All jobs end within `seconds`, and their records are legal; else a Violation."""
         code, text = flux("queue", "drain", "--timeout", f"{seconds}s", seconds=seconds + 60)
         if code:
             left = flux("jobs", "-no", "{id.f58} {state} {annotations}")[1]
@@ -246,22 +237,14 @@ class Storm:
         return self.checked(found, cores, "no job that asks for everything runs")
 
     def checked(self, found, cores, text):
-        """Run a job; the numbers of jobs and of allocations that were checked.
-
-        Raises:
-            Violation: it does not run
-        """
+        """Run a job, which is a Violation if it does not run; the numbers of jobs and of allocations that were checked."""
         code, said = flux("run", "-t", "1m", "-n", str(cores), "true", seconds=90)
         if code:
             raise Violation(f"{text}: {said}")
         return len(found), sum(R is not None for _, _, R in found)
 
     def check_loss(self, seconds):
-        """As `check`, after the loss of a broker: its state is gone, but no job is in limbo.
-
-        Raises:
-            Violation: an invariant is broken
-        """
+        """As `check`, after the loss of a broker: its state is gone, but no job is in limbo."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             found = list(records())

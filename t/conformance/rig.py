@@ -220,11 +220,7 @@ class Rig:
     # -- the module --------------------------------------------------------------------------------
 
     def load(self):
-        """Load the module, up to its sched-ready.
-
-        Raises:
-            Failure: it does not get there
-        """
+        """Load the module, up to its sched-ready; that it does not get there is a Failure."""
         self.store_R_of_running()
         process = self._load()
         # The command may come back before the module has got so far, or only afterwards.
@@ -237,11 +233,7 @@ class Rig:
         self.settle()
 
     def load_in_vain(self):
-        """Load a module whose start is refused; returns when it has ended.
-
-        Raises:
-            Failure: it has not
-        """
+        """Load a module whose start is refused; returns when it has ended, which it has to (Failure)."""
         self._end(self._load())
         check(self.until(lambda: not self.is_there()), "the module goes on, after", self.topics)
         self.until(self.is_gone)
@@ -367,11 +359,7 @@ class Rig:
         self.h.rpc("sched.prioritize", payload, flags=FLUX_RPC_NORESPONSE)
 
     def ask(self, topic, payload):
-        """A request with one answer: returns (errnum, text or payload).
-
-        Raises:
-            Failure: there is none
-        """
+        """A request that must be answered (Failure), once: returns (errnum, text or payload)."""
         got = []
         errors = len(self.errors)
         self._ask(topic, payload, got.append)
@@ -391,11 +379,7 @@ class Rig:
         return [one for one in self.answers.get(jobid, ()) if one.get("type") in FINAL]
 
     def final(self, jobid, kind, why):
-        """The one final answer to a job's request, which must be of this kind.
-
-        Raises:
-            Failure: it does not come, is another, or there are several
-        """
+        """The one final answer to a job's request, which must come, be of this kind and be the only one (Failure)."""
 
         def refused():
             # Of this job alone: a broker answers requests left open by a module, later or sooner.

@@ -26,11 +26,7 @@ def ids(text):
 
 
 def resources_of(R, path="R"):
-    """The set of (rank, type, id) in an R.
-
-    Raises:
-        Violation: it is not a legal RFC 20 object
-    """
+    """The set of (rank, type, id) in an R, which must be a legal object of RFC 20 (Violation)."""
     try:
         Inventory(R)
     except ValueError as exc:
@@ -60,11 +56,7 @@ def memory_of(R):
 
 
 class Books:
-    """The holdings of all jobs of one instance.
-
-    Args:
-        R (dict): the inventory
-    """
+    """The holdings of all jobs of one instance, of an inventory R."""
 
     def __init__(self, R):
         self.inventory = resources_of(R, "inventory")
@@ -74,14 +66,8 @@ class Books:
         self.memory = {}  # job id -> {rank: GiB}
 
     def allocate(self, jobid, R, late=False):
-        """Enter an allocation.
-
-        Args:
-            late (bool): it was decided earlier, so that some of its ranks may have left since
-
-        Raises:
-            Violation: a resource in it is unknown or held
-        """
+        """Enter an allocation of known resources that no job holds (Violation); of one that was decided earlier (`late`)
+        some ranks may have left since."""
         wanted = resources_of(R, f"R of {jobid}")
         if jobid in self.held:
             raise Violation(f"job {jobid} is allocated a second time")
@@ -104,11 +90,7 @@ class Books:
                 raise Violation(f"job {jobid}: {taken} of {MEMORY} GiB of rank {rank} are taken")
 
     def free(self, jobid, R, final):
-        """Take back all or whole ranks of an allocation.
-
-        Raises:
-            Violation: it is not the job's, splits a rank, or does not end it
-        """
+        """Take back all or whole ranks of a job's allocation; if `final`, it has to be the rest (Violation)."""
         back = resources_of(R, f"freed R of {jobid}")
         held = self.held.get(jobid)
         if held is None:

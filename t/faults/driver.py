@@ -149,11 +149,7 @@ class Driver:
     # -- steps ---------------------------------------------------------------------------------
 
     def run(self, history):
-        """Run `history` and then bring the instance to its end.
-
-        Raises:
-            Violation: a rule was broken
-        """
+        """Run `history` and then bring the instance to its end; a broken rule is a Violation."""
         # If jobs end by their limits and nothing disturbs the queue, promises must be kept.
         kept = self.scheduler == "sched-backfill" and "guarantee=none" not in self.args
         self.watch.bound = kept and is_calm(history)

@@ -216,13 +216,7 @@ def matches(constraint, rank, properties):
 
 
 def shrink(history, fails, budget=200):
-    """A shorter history that still fails (delta debugging).
-
-    Args:
-        history (list): one that fails
-        fails: ``fails(history)`` -> bool
-        budget (int): maximum number of runs
-    """
+    """A shorter history for which ``fails(history)`` is still true, found in `budget` runs (delta debugging)."""
     size = max(1, len(history) // 2)
     while budget > 0 and size:
         start = 0

@@ -106,37 +106,25 @@ TABLES += [
 
 
 class SiteRules:
-    """The tables in force, and their restrictions.
-
-    Attributes:
-        tables (list): those that the scheduler may have; two while the configuration is reloaded
-    """
+    """The restrictions of the tables that the scheduler may have: two sets while the configuration is reloaded."""
 
     def __init__(self, tables=None):
         self.tables = [tables or {}]
 
     def started(self, jobid, jobs, held):
-        """A job has started.
+        """A job has started, which one of the tables in force must allow (Violation).
 
         Args:
-            jobid (int): the job
             jobs (dict): by id, jobs of the history
-            held (dict): by id, the jobs' holdings, a set of (rank, kind, number), including this
-                one's
-
-        Raises:
-            Violation: none of the tables in force allows it
+            held (dict): by id, the holdings of all jobs that run, sets of (rank, kind, number)
         """
         wrong = [self._wrong(tables, jobid, jobs, held) for tables in self.tables]
         if all(wrong):
             raise Violation(wrong[0])
 
     def allows(self, jobid, jobs, held, most=None):
-        """Whether all tables in force allow a pending job to start now.
-
-        Args:
-            most (dict): the most that it would hold: nodes, cores, gpus
-        """
+        """Whether all tables in force allow a pending job to start now; `most`: the most that it would hold of nodes,
+        cores, gpus."""
         return not any(self._wrong(tables, jobid, jobs, held, most) for tables in self.tables)
 
     def may_be_whole(self):

@@ -113,11 +113,7 @@ class Watch:
     # -- messages --------------------------------------------------------------------------------
 
     def see(self, endpoint, msg):
-        """Take note of a message about to be delivered.
-
-        Raises:
-            Violation: it breaks a rule
-        """
+        """Take note of a message about to be delivered; one that breaks a rule is a Violation."""
         topic = msg.topic
         if msg.type == 1:
             if topic == "kvs.commit":
@@ -312,11 +308,7 @@ class Watch:
                 )
 
     def all_served(self):
-        """No job will start any more.
-
-        Raises:
-            Violation: a job was ended for one that has not started
-        """
+        """No job will start any more: that one was ended for a job that has not started is a Violation."""
         for jobid in list(self.preempted):
             self._served(jobid, None)
 

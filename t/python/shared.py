@@ -72,15 +72,8 @@ def load_json(name):
 
 
 def recorded_cases(cases, values=1):
-    """Cases of recorded data for ``pytest.mark.parametrize``.
-
-    Args:
-        cases: the cases found, a list or generator
-        values (int): values in each case
-
-    Returns:
-        list: the cases; without any, a single one, which is skipped and names the missing data
-    """
+    """Cases of recorded data for ``pytest.mark.parametrize``, with so many values in each; without any, a single one,
+    which is skipped and names the missing data."""
     found = list(cases)
     if found:
         return found

@@ -78,17 +78,9 @@ def environment(**more):
 
 
 def replay_commands(entries, directory, start=()):
-    """Run recorded command lines one after the other.
-
-    Args:
-        entries: recorded lines.
-        directory: the parent of their working directory, ``user`` (a pathlib.Path).
-        start: words of the ``flux start`` around them, if any.
-
-    Returns:
-        (list of (rc, stdout, stderr), one per entry, None for one that did not run; the instance's
-        own output)
-    """
+    """Run recorded command lines one after the other in ``user``, below `directory`, by the words `start` of a
+    ``flux start``, if any.  Returns (list of (rc, stdout, stderr), one per entry, None for one that did not run; the
+    instance's own output)."""
     out = directory / "replay"
     out.mkdir()
     home = directory / "user"

@@ -13,14 +13,8 @@ NOW = 1_700_000_000.0
 
 
 class PlannedQueue:
-    """A pool of whole nodes with its plan, and the requests of jobs by id, in order.
-
-    Args:
-        nodes (int): one half of them has the property fast, the other slow
-
-    Attributes:
-        told (list): answers of the plan about moved promises
-    """
+    """A pool of whole nodes, half of them fast, half slow, with its plan, and the requests of jobs by id, in order;
+    `told` has the plan's answers about moved promises."""
 
     def __init__(self, nodes):
         self.now = NOW

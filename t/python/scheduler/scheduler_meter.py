@@ -20,16 +20,8 @@ class RealClock:
 
 
 class SchedulerMeter:
-    """Processor time in the scheduler's callbacks, without that of its peers.
-
-    Args:
-        rig (Rig): with its module loaded
-        clock: returns the measured quantity
-
-    Attributes:
-        spent (float): seconds since `reset`
-        longest (float): the longest callback, seconds
-    """
+    """Processor time, or what `clock` returns, in the callbacks of a rig's scheduler, without that of its peers: `spent`
+    since `reset`, and in the `longest`."""
 
     def __init__(self, rig, clock=time.thread_time):
         self._clock = clock

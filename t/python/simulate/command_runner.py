@@ -74,12 +74,7 @@ def write_rows(directory, table):
 
 
 def first_scheduler(each_pass="", more=""):
-    """The text of the guide's first scheduler, changed.
-
-    Args:
-        each_pass (str): statements at the beginning of each pass
-        more (str): further members of its class
-    """
+    """The text of the guide's first scheduler, with statements at the beginning of each pass, and further members."""
     text = (TOP / "doc" / "examples" / "first.py").read_text()
     begin = "    def schedule(self):\n"
     assert begin in text

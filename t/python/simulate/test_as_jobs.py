@@ -37,11 +37,7 @@ def submit(tmp_path):
 
 
 def ended(submit, tmp_path, capsys, ends):
-    """Return (names of the submitted jobs' files, output) if jobs end so, one after another.
-
-    Args:
-        ends (list): of each job in the order of submission, its exit code, or the type of its exception
-    """
+    """(names of the submitted jobs' files, output) if jobs end so, one after another: with an exit code, or a type of exception."""
     executor = Executor()
     submitter = submit.Submitter(str(tmp_path), executor)
     for number in range(2):
