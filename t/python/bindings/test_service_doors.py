@@ -97,8 +97,6 @@ def test_no_payload_is_too_odd(instance, seed):
                 assert exc.errno == errno.EINVAL
 
 
-# -- check_form ------------------------------------------------------------------
-
 FORM = {"id": int, "note?": (str, type(None)), "t": float, "any": object}
 
 

@@ -22,9 +22,6 @@ def seen(inst):
     return out
 
 
-# -- the messages ---------------------------------------------------------------------------------
-
-
 TAG = {"user": {"tag": ["a", "b"]}}
 PLAN = {"t_estimate": 90.0, "reason_pending": "nodes"}
 #: Annotations sent by a scheduler in turn, and those shown afterwards.
@@ -52,9 +49,6 @@ def test_annotations(inst, sched):
     assert len(inst.events(id)) == before
 
 
-# -- canceling ------------------------------------------------------------------------------------
-
-
 def test_cancel_crosses_success(inst, sched):
     id = inst.submit(run_duration=5)
     inst.sched.add_method("cancel", lambda msg: None, later=True)
@@ -71,9 +65,6 @@ def test_urgency_is_refused_once_allocated(auto):
     id = auto.submit(run_duration=5)
     text = "urgency cannot be changed once resources are allocated"
     assert text in refused(errno.EINVAL, auto.urgency, id, 20)
-
-
-# -- unlimited and limited mode ---------------------------------------------------------------------
 
 
 def test_order_of_requests(inst):
@@ -110,9 +101,6 @@ def test_update_crosses_success(inst, sched):
     inst.sched.allocate(id, make_R())
     inst.run()
     assert [method for method, _ in inst.sched.seen] == ["alloc", "prioritize", "free", "alloc"]
-
-
-# -- failure, unload, reload ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -194,9 +182,6 @@ def test_a_second_hello_replaces_the_scheduler(inst):
     second.allocate(id)
     inst.run()
     assert inst.state(id) == RUN
-
-
-# -- expiration ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [0, errno.ENOSYS])

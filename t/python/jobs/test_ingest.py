@@ -33,9 +33,6 @@ def stored(inst, id, key="jobspec"):
     return json.loads(inst.rpc("job-info.lookup", {"id": id, "keys": [key], "flags": 0})[key])
 
 
-# -- ids (RFC 19) -------------------------------------------------------------------------------------
-
-
 def test_ids_ascend_at_a_frozen_clock():
     ids = IdGenerator(100.0)
     made = [ids.next(101.5) for _ in range(3000)]
@@ -44,9 +41,6 @@ def test_ids_ascend_at_a_frozen_clock():
     assert made[1024] == 1501 << 24
     assert ids.next(50.0) > made[-1]
     assert ids.next(200.0) == 100000 << 24
-
-
-# -- refusals ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -111,9 +105,6 @@ def test_submission_disabled(inst):
     refused(errno.ENOSYS, inst.submit)
 
 
-# -- feasibility -----------------------------------------------------------------------------------------
-
-
 def test_feasibility_check(inst):
     inst.rpc("config.load", {"ingest": {"validator": {"plugins": ["jobspec", "feasibility"]}}})
     assert inst.submit()  # no scheduler: the check is skipped
@@ -125,9 +116,6 @@ def test_feasibility_check(inst):
     assert inst.submit(flags=8)
 
 
-# -- guests ------------------------------------------------------------------------------------------------
-
-
 def test_guest(inst):
     inst.as_user(1234)
     assert "only the instance owner" in refused(errno.EINVAL, inst.submit, urgency=17)
@@ -135,9 +123,6 @@ def test_guest(inst):
     id = inst.submit(urgency=15)
     assert inst.eventlog(id)[0]["context"]["userid"] == 1234
     assert inst.jm.jobs.active[id].userid == 1234
-
-
-# -- queues and defaults (RFC 33) ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -174,9 +159,6 @@ def test_no_queue(queues):
     queues.rpc("config.load", {"queues": {"a": {}, "b": {}}})
     assert refused(errno.EPERM, queues.submit) == "no queue specified"
     assert queues.submit(queue="a")
-
-
-# -- limits --------------------------------------------------------------------------------------------------------
 
 
 #: Queues a to wide; short and wide are virtual ones.
@@ -232,8 +214,6 @@ def test_duration_beyond_the_instance(inst):
     assert refused(errno.EINVAL, inst.submit, duration=360000.0) == text
     assert inst.submit(duration=600)
 
-
-# -- random requests -------------------------------------------------------
 
 ODD = [None, 3, -1.5, "x", "", [], [1], {}, {"a": 1}, [[]], True, [{"type": "slot"}]]
 

@@ -42,9 +42,6 @@ def test_add_handler(inst, p):
         p.add_handler("job.new", 3)
 
 
-# -- dependencies -------------------------------------------------------------------------------------
-
-
 def test_dependency_twice_in_one_callback(inst, p):
     def depend(p, topic, args):
         for name in "xxyy":
@@ -57,9 +54,6 @@ def test_dependency_twice_in_one_callback(inst, p):
     p.add_handler("job.state.depend", depend)
     id = inst.submit()
     assert done == [id] and inst.events(id).count("dependency-add") == 2
-
-
-# -- priority ---------------------------------------------------------------------------------------------
 
 
 def test_reprioritize_job(inst, p, sched):
@@ -77,9 +71,6 @@ def test_reprioritize_job(inst, p, sched):
     assert inst.jm.jobs.active[id].priority == 0  # held
     inst.cancel(id)
     refused(errno.ENOENT, p.reprioritize_job, id, 5)
-
-
-# -- events, flags, exceptions ---------------------------------------------------------------------------------
 
 
 def test_raise_exception(inst, p):
@@ -107,9 +98,6 @@ def test_fatal_exception_in_a_callback(inst, p, topic, sched):
     assert len(inst.sched.of("alloc")) == len(inst.sched.of("cancel"))
 
 
-# -- subscriptions, lookups -----------------------------------------------------------------------------------
-
-
 def test_job_subscribe(inst, p):
     seen = []
     p.add_handler("job.event.*", lambda p, topic, args: seen.append(args["entry"]["name"]))
@@ -121,9 +109,6 @@ def test_job_subscribe(inst, p):
     assert seen == ["validate", "depend", "priority"]
     refused(errno.ENOENT, p.job_subscribe, id)  # inactive
     p.job_unsubscribe(1234)  # as in C, that is no error
-
-
-# -- auxiliary data -----------------------------------------------------------------------------------------------
 
 
 def test_aux(inst, p, add):
@@ -159,9 +144,6 @@ def test_aux_ends_with_the_job_or_the_plugin(inst, p):
     assert freed == [1, 2]
 
 
-# -- jobspec updates ------------------------------------------------------------------------------------------------
-
-
 def test_jobspec_update_id(inst, p, sched):
     id = inst.submit()
     p.jobspec_update_id(id, {"attributes.system.x.y": 5})
@@ -192,9 +174,6 @@ def test_jobspec_update_limits(inst, p):
     assert inst.events(pending).count("jobspec-update") == 0
     inst.cancel(pending)
     refused(errno.EINVAL, p.jobspec_update_id, running(inst), {"attributes.system.x": 1})
-
-
-# -- prolog and epilog ------------------------------------------------------------------------------------------------
 
 
 def test_prolog_and_epilog(inst, p):
@@ -246,9 +225,6 @@ def test_values_outside_json_are_refused(inst, p, bad):
     refused(errno.EIO, inst.rpc, "job-manager.jobtap-query", {"name": p.name})
 
 
-# -- other plugins, services --------------------------------------------------------------------------------------------
-
-
 def test_call(inst, p, add):
     other = add(name="other.py")
     other.add_handler("custom.topic", lambda p, t, args: {"answer": args.get("x", args.get("id"))})
@@ -296,8 +272,6 @@ def test_service_register(inst, p):
     inst.jobtap(remove="mine.py")
     refused(errno.ENOSYS, inst.rpc, "job-manager.mine.query", {"x": 1})
 
-
-# -- loading and removing --------------------------------------------------------------------------------------------------
 
 BUILTINS = [
     ".priority-default", ".limit-job-size", ".limit-duration", ".dependency-after",

@@ -18,9 +18,6 @@ def load(inst, name):
     return inst.jm.jobtap.plugins[-1]
 
 
-# -- alloc-bypass -------------------------------------------------------------------------------------
-
-
 def test_alloc_bypass_takes_a_resource_set_of_the_owner(inst):
     load(inst, "alloc-bypass.py")
     asked = {"alloc-bypass": {"R": {"version": 2}}}
@@ -30,9 +27,6 @@ def test_alloc_bypass_takes_a_resource_set_of_the_owner(inst):
     assert "Guest user cannot use alloc bypass" in refused(errno.EINVAL, inst.submit, **asked)
 
 
-# -- dependency-file --------------------------------------------------------------------------------
-
-
 def test_dependency_file_logs_nothing_when_a_waiting_job_is_canceled(inst, tmp_path):
     load(inst, "dependency-file.py")
     id = inst.submit(dependencies=[{"scheme": "file", "value": str(tmp_path / "none")}])
@@ -40,8 +34,6 @@ def test_dependency_file_logs_nothing_when_a_waiting_job_is_canceled(inst, tmp_p
     assert inst.state(id) == INACTIVE
     assert not [line for line in inst.logged() if "dependency-file" in line]
 
-
-# -- queue-access -------------------------------------------------------------------------------------
 
 ACCESS = {
     "queues": {

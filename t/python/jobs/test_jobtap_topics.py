@@ -79,9 +79,6 @@ def test_rejection(inst, p, record, topic):
     assert inst.submit(duration=60)
 
 
-# -- jobs that exist when a plugin loads ------------------------------------------------------------
-
-
 def test_load_announces_active_jobs(inst, record):
     inst.load_sched(auto=True)
     running, done = inst.submit(run_duration=100), inst.submit(run_duration=1)
@@ -119,9 +116,6 @@ def test_load_sort_order(inst, add):
     assert "expected 'state', '-state' or 'none'" in refused(errno.EINVAL, in_order, "up")
 
 
-# -- dependencies -----------------------------------------------------------------------------------------
-
-
 def test_dependency_scheme(inst, p):
     def gate(p, topic, args):
         if args["dependency"]["value"] == "bad":
@@ -141,9 +135,6 @@ def test_dependency_scheme(inst, p):
     assert "gate: bad value" in refused(errno.EINVAL, inst.submit, **needs("gate", "bad"))
     text = 'dependency scheme "nosuch" not supported'
     assert text in refused(errno.EINVAL, inst.submit, **needs("nosuch", "x"))
-
-
-# -- priority ---------------------------------------------------------------------------------------------
 
 
 def test_priority_of_the_last_plugin_unless_held_or_expedited(inst, p, add):
@@ -191,9 +182,6 @@ def test_priority_unavail_and_get(inst, p, ready):
     assert (inst.state(two), inst.jm.jobs.active[two].priority) == (SCHED, 55)
 
 
-# -- R forced, annotations ----------------------------------------------------------------------------------
-
-
 def force_R(p, R):
     """Jobs pass the scheduler by, with R."""
     p.add_handler("job.validate", lambda p, t, args: p.job_set_flag(CURRENT_JOB, "alloc-bypass"))
@@ -222,9 +210,6 @@ def test_a_forced_R_that_is_none(inst, p, R):
     assert inst.events(inst.submit(run_duration=1))[-2:] == ["exception", "clean"]
 
 
-# -- job.event.*, inactive jobs -----------------------------------------------------------------------------
-
-
 def test_inactive_add_and_remove(inst, record):
     calls = record("job.inactive-*", "job.destroy")
     inst.cancel(inst.submit())
@@ -241,9 +226,6 @@ def test_no_event_follows_clean(inst, p, topic):
     id = inst.submit()
     inst.cancel(id)
     assert inst.events(id)[-1] == "clean"
-
-
-# -- conf.update, plugin.query ----------------------------------------------------------------------------------
 
 
 def picky(p):
@@ -295,9 +277,6 @@ def test_plugin_query(inst, p):
     assert answer["data"] == {"count": 3} and answer["path"] == p.path
     answer = inst.rpc("job-manager.jobtap-query", {"name": ".update-duration"})
     assert answer == {"name": ".update-duration", "path": "builtin"}
-
-
-# -- job.update.KEY -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

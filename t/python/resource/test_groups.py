@@ -25,9 +25,6 @@ def request_of(pool, within=None, **keys):
     return request.with_shape(request.shape.replace(within=within)) if within else request
 
 
-# -- which groups ----------------------------------------------------------------------------------
-
-
 def possible(masks, free, count, segment, most):
     """Whether it can be had, by trying each set of groups."""
     rooms = [popcount(mask & free) // segment for mask in masks]
@@ -83,9 +80,6 @@ def test_the_fullest_group_is_taken_and_a_whole_one_last():
     assert fewest([(1, 0), (2, 1), (2, 2)], 4, 1, *whole) == []
 
 
-# -- in a pool -------------------------------------------------------------------------------------
-
-
 def test_a_range_takes_the_nodes_that_are_together():
     pool = ResourcePool(R(8, 4))
     racks = racks_of(8, 4)
@@ -109,9 +103,6 @@ def test_a_promise_in_segments_is_void_on_ranks_that_are_kept_for_no_job():
     kept = request_of(pool, nodes=1, slots=4, constraints=only, duration=100)
     assert not plan.keep_free(-1, kept, 1100.0)
     assert 4 in plan.stale()
-
-
-# -- costs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -153,9 +144,6 @@ def test_a_start_counts_each_group_once(counts):
     counts[0] = 0
     pool.alloc(4, request_of(pool, nodes=9000, slots=4, duration=100))
     assert counts[0] <= GROUPS + 10
-
-
-# -- nodes that are no job's -----------------------------------------------------------------------
 
 
 def test_nodes_are_chosen_beside_others():

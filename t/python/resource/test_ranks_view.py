@@ -60,9 +60,6 @@ def state_of(pool):
     )
 
 
-# -- allocations on given ranks ----------------------------------------------------------------------------
-
-
 def test_an_allocation_on_given_ranks(pool):
     alloc = pool.alloc_on(1, ask(pool, cores=2, slots=2), 0b0110)
     assert type(alloc) is type(pool)
@@ -86,9 +83,6 @@ def test_given_ranks_that_do_not_do(pool):
     with pytest.raises(InfeasibleRequest):
         pool.alloc_on(1, ask(pool, nodes=1, cores=9), ALL)
     assert state_of(pool) == before
-
-
-# -- placeholders ------------------------------------------------------------------------------------------
 
 
 def test_an_id_is_held_for_once(pool):

@@ -42,9 +42,6 @@ def test_a_kvs_that_stays_out_of_order_is_an_orderly_end(rig):
     assert [p for p in rig.received if p[1] == 0] == []
 
 
-# -- AllocRequest ----------------------------------------------------------------------------------
-
-
 def open_request(rig):
     """The request of a job that no pass starts."""
     rig.sched.schedule = lambda: None
@@ -78,9 +75,6 @@ def test_the_guides_answers_work_from_outside_too(rig):
     success = {"id": 3, "type": 0, "R": {"version": 1}, "annotations": {"sched": {"y": 2}}}
     assert rig.answers(3) == [success]
     rig.unload()  # it has not noted that the jobs were answered
-
-
-# -- times in R ------------------------------------------------------------------------------------
 
 
 def test_times_that_a_policy_sets_and_R_objects_are_left_alone():

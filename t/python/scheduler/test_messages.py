@@ -28,9 +28,6 @@ def healthy(rig, jobid=4242):
     assert len(rig.sched._queue) == before
 
 
-# -- sched.alloc -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("spec", [None, [], "text", 7, True, {"version": 1}])
 def test_a_jobspec_that_cannot_be_parsed_is_denied_and_logged(rig, spec):
     rig.alloc(1, jobspec=spec)
@@ -118,9 +115,6 @@ def test_a_second_request_for_a_job_is_ignored(rig, again):
     assert rig.sched.stats_get()["errors"] == 1
 
 
-# -- sched.cancel ----------------------------------------------------------------------------------
-
-
 def test_cancel_clears_annotations_first(rig):
     rig.alloc(1, jobspec(16))
     rig.arrive(2)
@@ -131,9 +125,6 @@ def test_cancel_clears_annotations_first(rig):
         {"id": 2, "type": 1, "annotations": {"sched": {"t_estimate": None}}},
         {"id": 2, "type": 3},
     ]
-
-
-# -- sched.prioritize ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -148,9 +139,6 @@ def test_malformed_prioritize_changes_nothing(rig, jobs):
     rig.settle()
     assert rig.sched._queue[0].priority == 16
     assert rig.sched.stats_get()["errors"] == 1
-
-
-# -- sched.free ------------------------------------------------------------------------------------
 
 
 def test_free_of_an_unknown_job_is_ignored(rig):
@@ -173,9 +161,6 @@ def test_a_free_that_does_not_match_changes_nothing(rig, bad):
     assert rig.ask("sched.quiescent", {}) == (0, {"status": 0, "alloc_current": 1})
     rig.free(1, wait=0)
     healthy(rig)
-
-
-# -- sched.expiration ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -202,9 +187,6 @@ def test_an_expiration_override_that_raises_is_answered():
 
     answer = Rig(R(1, 1), Mine).ask("sched.expiration", {"id": 1, "expiration": 1.0})
     assert answer == (22, "RuntimeError: not today")
-
-
-# -- feasibility.check, resource-status, stats -----------------------------------------------------
 
 
 @pytest.mark.parametrize("payload", [None, {}, {"Jobspec": {}}])
@@ -259,9 +241,6 @@ def test_unknown_methods_and_guests_are_the_hosts_affair(rig):
         assert rig.ask(topic, {}) == (errno.EPERM, "Request requires owner credentials")
 
 
-# -- sched.quiescent -------------------------------------------------------------------------------
-
-
 def test_quiescent_waits_for_pass_commit_and_reply(rig):
     rig.kvs.hold()
     rig.alloc((1, 2))
@@ -290,9 +269,6 @@ def test_quiescent_does_not_wait_for_later_requests(rig):
 def test_quiescent_does_not_wait_for_ever_for_requests_that_never_come(rig):
     rig.manager.alloc_query = lambda: ({"queue_length": 1, "alloc_pending": 0, "running": 0}, [])
     assert rig.ask("sched.quiescent") == (0, {"status": 0, "alloc_current": 0})
-
-
-# -- alloc_success() overridden --------------------------------------------------------------------
 
 
 class Forwarding(Guide):
@@ -325,9 +301,6 @@ def test_a_success_that_cannot_be_sent_denies_the_job_and_frees_its_resources():
     rig.free(1)
     rig.alloc(3, jobspec(4))
     assert rig.started() == [2, 1, 3]
-
-
-# -- a policy that raises --------------------------------------------------------------------------
 
 
 def test_a_schedule_that_raises_costs_that_pass_and_backs_off():
@@ -376,9 +349,6 @@ def test_other_override_points_that_raise_lose_that_event(point):
     assert rig.sched.stats_get()["errors"] >= 1
     rig.free(1, wait=1)
     assert rig.success(2)
-
-
-# -- resource.acquire ------------------------------------------------------------------------------
 
 
 def test_updates_are_applied_as_a_unit_down_over_up_shrink_over_both():

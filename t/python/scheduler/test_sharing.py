@@ -180,8 +180,6 @@ def test_claims_need_a_pool_that_can_plan():
     assert "[sharing.all] mode='user': the pool of this scheduler cannot plan" in rig.logged(3)[-1]
 
 
-# -- in the plan -----------------------------------------------------------------------------------
-
 POOLS = pytest.mark.parametrize("tree", [False, True], ids=["Rv1Pool", "TreePool"])
 
 
@@ -194,9 +192,6 @@ def test_the_top_view_has_claimed_cores_that_are_idle(tree):
         {"mode": "user", "whose": whose, "nodes": 1, "idle_cores": idle}
         for whose, idle in (("root", 3), ("99999", 1))
     ]
-
-
-# -- containers ------------------------------------------------------------------------------------
 
 
 def sockets(count, **keys):
