@@ -215,18 +215,6 @@ def test_list_stream(five):
     assert [len(item["jobs"]) for item in rest] == [1, 1, 1, 1]
 
 
-def test_list_id(auto):
-    assert refused(errno.ENOENT, auto.listed, 1234) == "No such file or directory"
-    assert auto.fails("job-list.list-id", {"id": 1234})[0] == errno.EPROTO
-    id = auto.submit(run_duration=5)
-    asked = {"id": id, "state": 64, "attrs": ["state", "result"]}
-    future = auto.handle.rpc("job-list.list-id", asked)
-    auto.run()
-    assert not future.is_ready()
-    auto.advance(5)
-    assert future.get() == {"job": {"id": id, "state": 64, "result": 1}}
-
-
 def test_list_id_right_after_submission(inst):
     """The job is found even if the list has not heard of it yet."""
     h, found = inst.handle, []
