@@ -451,7 +451,7 @@ def test_candidates():
     assert [one[0] for one in seen] == [0, 1]
 
 
-@pytest.mark.parametrize("found", [None, 7, "x", [0, 1]])
+@pytest.mark.parametrize("found", [None, 7, "x", [0, 1], [(0, 1)]])
 def test_candidates_that_are_none(found):
     pool = hooked(_sort_candidates=lambda self, candidates: found)(R())
     with pytest.raises(ValueError) as caught:

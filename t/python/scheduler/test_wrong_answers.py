@@ -242,6 +242,27 @@ def test_an_allocation_to_a_job_canceled_meanwhile_is_freed():
     assert second.state == "running"
 
 
+@pytest.mark.parametrize("name", ["easy", "conservative", "promise-all"])
+def test_a_pool_that_fails_at_a_future_start_costs_that_job_alone(name):
+    class Odd(Rv1Pool):
+        """Nodes are chosen twice where too few are free, as they are in the future."""
+
+        def _sort_candidates(self, candidates):
+            return candidates + candidates
+
+    policy, args = TABLE[name]
+    instance = loaded(
+        type("Mine", (policy,), {"pool_class": Odd}), *args, nodes=4, cores=4, check_errors=False
+    )
+    jobs = [
+        instance.submit(nodes=nodes, cores=4, duration=duration)
+        for nodes, duration in [(1, 50), (1, 60), (1, 70), (3, 10), (1, 20)]
+    ]
+    instance.advance(1)
+    assert [job.state for job in jobs] == ["running"] * 3 + ["inactive", "running"]
+    assert jobs[3].note.endswith("rank 0 is not in the pool, or chosen twice")
+
+
 @pytest.mark.parametrize("error", [KeyError, SystemExit])
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_a_pool_that_fails_at_a_job_costs_that_job_alone(name, error):

@@ -164,7 +164,7 @@ class Hooks(ResourcePoolImplementation):
         try:
             found: Any = self._sort_candidates(candidates)
             candidates = list(found) if hasattr(found, "__iter__") else [found]
-            if not all(isinstance(one, (tuple, list)) for one in candidates):
+            if not all(isinstance(one, (tuple, list)) and len(one) == 4 for one in candidates):
                 text = f"expected the candidates in order, got {quote(found)}"
                 raise ValueError(f"_sort_candidates: {text}")
             answer = self._select_resources(candidates, request)

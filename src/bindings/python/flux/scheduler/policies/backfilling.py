@@ -680,7 +680,11 @@ class BackfillInOrder(Backfilling):
                     self.released()  # resources kept from now on may let others start
             return
         if self.may_be_promised(job):
-            when = self.plan.earliest(request)
+            try:
+                when = self.plan.earliest(request)
+            except (Exception, SystemExit) as exc:  # of a hook of the pool
+                self.handle_refusal(job, exc)
+                return
             self.promise(job, when)
             if when is None and self.open_promises_after(job):
                 self.released()  # the next pass examines it without these
