@@ -4,7 +4,7 @@
 from types import SimpleNamespace
 
 import pytest
-from each_policy import POLICIES
+from each_policy import POLICIES, under
 from peers import R, Rig, jobspec, part_of
 
 from flux.scheduler.policies import Backfill
@@ -49,6 +49,18 @@ def test_a_job_that_can_never_run_is_denied_although_it_is_over_a_limit(policy, 
     rig = load(policy, args, PER_USER)
     rig.alloc(1, spec(nodes=5, exclusive=True))
     assert rig.denied(1).startswith("unsatisfiable request: need 5 exclusive node(s), only 4")
+
+
+@under("easy", "conservative", "promise-all")
+def test_a_promised_job_that_is_over_a_new_limit_keeps_no_nodes(policy, args):
+    rig = load(policy, args, {})
+    rig.alloc(1, spec(nodes=3, exclusive=True), userid=8)
+    rig.alloc(2, spec(nodes=4, exclusive=True), userid=7)
+    rig.alloc(3, spec(nodes=1, exclusive=True, duration=1000), userid=8)
+    assert rig.started() == [1] and rig.reason(3).startswith("behind")
+    rig.reconfigure({"limits": {"one": {**PER_USER["one"], "users": ["7"]}}})
+    assert rig.started() == [1, 3]
+    assert [one["waiting"] for one in rig.answer("limits")["limits"]] == [1]
 
 
 # -- counting --------------------------------------------------------------------------------------

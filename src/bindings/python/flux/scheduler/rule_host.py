@@ -166,7 +166,8 @@ class RuleHost:
 
         If one of the rules changes requests, the requests are made again. For all other rules, a
         job whose request is another then has been withdrawn and requested again; it loses its
-        promise, and a pass follows. Costs parsing each jobspec. A generator, for `go_ahead`, that
+        promise, and a pass follows. A queued job that a rule now keeps waiting is deferred, and
+        loses its promise as well. Costs parsing each jobspec. A generator, for `go_ahead`, that
         yields at intervals."""
         for at in range(0, len(jobs), JOBS_PER_TURN):
             if at:
@@ -177,6 +178,16 @@ class RuleHost:
                 self._passes.events += 1
                 self.prioritize(anew)  # so that they lose their promises
                 self.look_again()
+        for number, job in enumerate(jobs if self.decision.looks_past_heads else (), 1):
+            try:
+                if job.queued and not job.request.finalized:
+                    self.admission.check(job)
+            except JobDeferred as why:
+                self.defer(job, why)
+            except Exception:
+                pass  # it is told when the job is examined
+            if number % JOBS_PER_TURN == 0:
+                yield
 
     def _tell(self, rules: Sequence[AdmissionRule], job: PendingJob) -> bool:
         """Tell some rules of a pending job. Return whether its request is another."""
