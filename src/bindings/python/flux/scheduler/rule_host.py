@@ -166,7 +166,7 @@ class RuleHost:
 
         If one of the rules changes requests, the requests are made again. For all other rules, a
         job whose request is another then has been withdrawn and requested again; it loses its
-        promise, and a pass follows. A queued job that a rule now keeps waiting is deferred, and
+        promise, and a pass follows. A promised job that a rule now keeps waiting is deferred, and
         loses its promise as well. Costs parsing each jobspec. A generator, for `go_ahead`, that
         yields at intervals."""
         for at in range(0, len(jobs), JOBS_PER_TURN):
@@ -178,16 +178,17 @@ class RuleHost:
                 self._passes.events += 1
                 self.prioritize(anew)  # so that they lose their promises
                 self.look_again()
-        for number, job in enumerate(jobs if self.decision.looks_past_heads else (), 1):
+        for number, job in enumerate(map(self.pending, list(self.planning.made() or ())), 1):
+            if number % JOBS_PER_TURN == 0:
+                yield
+            if job is None or not job.queued or job.request.finalized:
+                continue
             try:
-                if job.queued and not job.request.finalized:
-                    self.admission.check(job)
+                self.admission.check(job)
             except JobDeferred as why:
                 self.defer(job, why)
             except Exception:
                 pass  # it is told when the job is examined
-            if number % JOBS_PER_TURN == 0:
-                yield
 
     def _tell(self, rules: Sequence[AdmissionRule], job: PendingJob) -> bool:
         """Tell some rules of a pending job. Return whether its request is another."""
