@@ -200,3 +200,14 @@ def test_counts_change_only_while_no_job_has_resources():
     pool.free(1)
     pool.count_amounts({})
     assert pool.amounts_in_use() == []
+
+
+@pytest.mark.parametrize("nodes, lost", [(3, []), (4, [2])])
+def test_a_plan_beside_what_holds_an_amount_without_a_core(nodes, lost):
+    """As what is kept for a taker where another job has all cores, for an unknown time."""
+    pool = pool_of({"memory": "8G"})
+    pool.alloc(1, ask(pool, nodes=1, cores=8))
+    plan = pool.plan()
+    plan.reserve(2, ask(pool, nodes=nodes, exclusive=True), 60.0)
+    pool.hold_free(-1, pool.held_ranks(1), 0.0)
+    assert plan.stale() == lost

@@ -185,6 +185,8 @@ class CountedProfile:
             if known is None:
                 if end:
                     come.append((end, jobid))
+                elif record is not None and self.units(state, state.held(jobid)) is None:
+                    return False  # amounts without cores: as many nodes are free
                 continue
             until, count = known
             if end == until:
