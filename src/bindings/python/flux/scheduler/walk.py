@@ -7,7 +7,7 @@ By definition a pass examines every pending job, from the head of the queue to i
 these examinations have no effect, and are skipped without any change to starts or promises:
 
 - If nothing was freed since the last walk, only the unexamined jobs are: new ones, and jobs that an
-  event concerns alone (`Backlog.again`).
+  event concerns alone (`Backlog.again`). A new one that surely has to wait (`Backlog.waits`) is none.
 - A job without a promise is examined if there is room for it, ignoring promises, and not all jobs
   with its signature are known to be too long beside them (`PromisedJobs.groups_with_room`), or if
   it may be promised a start (`PromisedJobs.may_be_promised`).
@@ -25,9 +25,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import count, filterfalse, islice, repeat
+from itertools import count, islice, repeat
 from math import inf
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Callable, List, Protocol
 
 from flux.resource.pool.placement import room_kind
@@ -55,8 +55,8 @@ EFFORT_PER_TURN = 24
 MIN_UNEXAMINED = 8
 
 #: Number of sources of jobs from which on the groups that have lost their room are found together,
-#: not one by one.
-MANY_SOURCES = 16
+#: not one by one; beside one for each kind of room, if no readmitted job is to be examined even so.
+MANY_SOURCES, MORE_SOURCES = 16, 2
 
 #: Effort of looking up a group, or skipping an unexamined job, in examined jobs.
 LOOKUP_EFFORT = 1 / 8
@@ -89,11 +89,6 @@ class _Block(List["Entry"]):
         self.shortest = min([job.limit for _, _, job in self], default=inf)
 
 
-_SHORTEST = attrgetter("shortest")
-_COUNT, _IS_DEFERRED = attrgetter("count"), attrgetter("is_deferred")
-_BLOCKS, _FIRST = attrgetter("blocks"), itemgetter(0)
-
-
 class OrderedJobs:
     """Jobs in queue order.
 
@@ -102,7 +97,7 @@ class OrderedJobs:
     of its block. While a job is in here its `PendingJob.order` must not change.
     """
 
-    __slots__ = ("count", "is_deferred", "blocks")
+    __slots__ = ("count", "is_deferred", "shortest", "blocks")
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         """`entries`: jobs, sorted."""
@@ -111,6 +106,7 @@ class OrderedJobs:
         #: none is empty, unless it is the only one
         firsts = range(0, self.count or 1, JOBS_PER_BLOCK)
         self.blocks = [_Block(entries[at : at + JOBS_PER_BLOCK]) for at in firsts]
+        self.shortest = min([block.shortest for block in self.blocks])  # as of blocks
 
     def __iter__(self) -> Iterator[PendingJob]:
         """Yield the jobs in order, as of now."""
@@ -165,6 +161,7 @@ class OrderedJobs:
                     if job.limit < limit:
                         return job
                 block.find_shortest()
+        self.shortest = min([block.shortest for block in blocks])
         return None
 
     def add(self, entry: Entry) -> None:
@@ -179,6 +176,8 @@ class OrderedJobs:
             insort(block, entry)
         if limit < block.shortest:
             block.shortest = limit
+            if limit < self.shortest:
+                self.shortest = limit
         if len(block) > JOBS_PER_BLOCK:
             half, end = len(block) // 2, at % len(self.blocks) + 1
             self.blocks[end - 1 : end] = _Block(block[:half]), _Block(block[half:])
@@ -238,6 +237,10 @@ class RoomIndex:
         self._uncounted: dict[JobGroup, None] = {}
         self._numbers = count()
 
+    def __len__(self) -> int:
+        """Return the number of kinds of room."""
+        return len(self._kinds)
+
     def enter(self, group: JobGroup) -> None:
         """Add a new group."""
         self._new[group] = None
@@ -254,10 +257,11 @@ class RoomIndex:
         if not groups:
             del self._kinds[kind]
 
-    def with_room(self, plan: Plan, beside_promises: bool = False) -> list[JobGroup]:
-        """Return the groups with room now, ignoring promises, and those whose room is unknown; if
-        `beside_promises`, without groups whose jobs are all known to be too long until a promise is
-        dropped or made anew. O(kinds of room + groups with room)"""
+    def with_room(self, plan: Plan, beside_promises: bool = False) -> dict[JobGroup, float]:
+        """Return the groups with room now, ignoring promises, and those whose room is unknown, each
+        with a limit that is too long, in seconds, or infinity; if `beside_promises`, without groups
+        whose jobs are all known to be too long until a promise is dropped or made anew. O(kinds of
+        room + groups with room)"""
         countable = plan.pool.countable
         for group in self._new:
             shape = group.request.shape
@@ -268,7 +272,7 @@ class RoomIndex:
             else:
                 self._uncounted[group] = None
         self._new.clear()
-        found = list(self._uncounted)
+        found = dict.fromkeys(self._uncounted, inf)
         for groups in self._kinds.values():
             needed, _, least = groups[0]
             room = plan.room(least.request)
@@ -276,13 +280,15 @@ class RoomIndex:
                 continue
             if room < groups[-1][0]:
                 groups = groups[: bisect_right(groups, (room, inf))]
-            too_long = plan.too_long_until_dropped(least.request) if beside_promises else inf
-            if too_long == inf:
-                found += map(itemgetter(2), groups)
-            else:
-                found += [
-                    group for _, _, group in groups if min(map(_SHORTEST, group.blocks)) < too_long
-                ]
+            if beside_promises:
+                number, too_long = plan.too_long_until_dropped(least.request)
+                if number < groups[-1][0]:
+                    at = bisect_right(groups, (number, inf))
+                    groups, larger = groups[:at], groups[at:]
+                    for _, _, group in larger:
+                        if group.shortest < too_long:
+                            found[group] = too_long
+            found.update(zip(map(itemgetter(2), groups), repeat(inf)))
         return found
 
 
@@ -308,9 +314,10 @@ class PromisedJobs(Protocol):
     def would_be_deferred(self, job: PendingJob) -> bool:
         """Whether a rule keeps a job from starting now, so that no other job waits for it."""
 
-    def groups_with_room(self) -> Iterable[JobGroup] | None:
-        """Return the groups of jobs for which there is room, ignoring promises, without those in
-        which no job can start until a promise is dropped; None: all groups must be examined."""
+    def groups_with_room(self) -> dict[JobGroup, float] | None:
+        """Return the groups of jobs for which there is room, ignoring promises, each with a limit
+        that is too long until a promise is dropped, in seconds; None: all groups must be
+        examined."""
 
     def too_long(self, job: PendingJob) -> float | None:
         """Return a limit, in seconds, that is too long for an unpromised job and all others of its
@@ -321,6 +328,7 @@ class _Backlog(Protocol):
     """The interface of a `Backlog` for a walk."""
 
     effort: float
+    rooms: RoomIndex
     unexamined: list[Entry]
     woken: float | None
     groups: dict[Any, JobGroup]
@@ -350,8 +358,9 @@ class Walk:
     # positions behind the last job, and the last promised one, examined in their turn
     _position: Position | None = None
     _promised_position: Position | None = None
-    # groups with room when the walk began, or all to be examined; None: not determined
-    _groups: list[JobGroup] | None = None
+    # groups with room when the walk began, or all to be examined, each with a limit that is too
+    # long; None: not determined
+    _groups: dict[JobGroup, float] | None = None
     _number = 0  # of the last source
     _has_started = False  # whether a job has left since groups with room were found
 
@@ -422,14 +431,14 @@ class Walk:
 
     # -- findings of the policy --------------------------------------------------------------------
 
-    def refuse(self, signature: Any, limit: float) -> None:
+    def refuse(self, signature: Any, limit: float, many: int = MANY_SOURCES) -> None:
         """Skip jobs of a signature behind the current one with limits of at least `limit` seconds;
         0 shows that starts have left no room for them, and possibly for many others."""
         if limit < self._refused.get(signature, inf):
             self._refused[signature] = limit
         if not self._has_started or limit > 0 or self.all_groups:
             return
-        if len(self._sources) <= MANY_SOURCES:
+        if len(self._sources) <= many:
             return
         self._has_started = False
         with_room = None if self.promises is None else self.promises.groups_with_room()
@@ -457,22 +466,18 @@ class Walk:
         if self._groups is None or self.promise_was_dropped:
             if backlog.readmitted:
                 backlog.readmitted_groups()  # drops groups that are gone
-            groups: Iterable[JobGroup] | None = None
+            groups: dict[JobGroup, float] | None = None
             if promises is not None and not self.all_groups:
                 groups = promises.groups_with_room()
             if groups is None:
-                groups = [*backlog.groups.values(), *backlog.readmitted]
-            self._groups = list(groups)
+                groups = dict.fromkeys([*backlog.groups.values(), *backlog.readmitted], inf)
+            self._groups = groups
             self._has_started = False
             if self.promise_was_dropped:
                 self._refused.clear()
-        sources: list[tuple[Any, int | None]] = []
+        sources: list[tuple[Any, int | None]] = [(group, None) for group in self._groups]
         self._is_stale = self.promise_was_dropped = False
         self._sources = []
-        if self._position is None and not self._refused:
-            self._sources = self._firsts(self._groups) if self._groups else []
-        else:
-            sources += [(group, None) for group in self._groups]
         if promises is not None:
             sources.append((promises, None))
             sources += [
@@ -494,16 +499,6 @@ class Walk:
                 backlog.effort = 0
         heapq.heapify(self._sources)
 
-    def _firsts(self, groups: list[JobGroup]) -> list[tuple[Entry, int, Any, int | None]]:
-        """Return groups as sources, each with its first job: as `_first_of`, without calls."""
-        begun = self._number + 1
-        self._number += len(groups)
-        self.backlog.effort += LOOKUP_EFFORT * len(groups)
-        # There may be one per user: this runs no Python per group.
-        groups = list(filterfalse(_IS_DEFERRED, filter(_COUNT, groups)))
-        firsts = map(_FIRST, map(_FIRST, map(_BLOCKS, groups)))
-        return list(zip(firsts, count(begun), groups, repeat(None)))
-
     def _next(self) -> PendingJob | None:
         """Return the first unexamined job or job of a source that must be examined, or None."""
         backlog, sources, refused = self.backlog, self._sources, self._refused
@@ -514,35 +509,41 @@ class Walk:
             return arrival
         promises = self.promises
         while sources:
-            (order, jobid, _), number, source, ranks = sources[0]
-            job = self._first_of(source, ranks)
-            if job is not None and job.jobid == jobid and job.order == order:
-                if arrival is not None and (arrival is job or arrival < job):
-                    return arrival
-                if promises is None or source is promises:
-                    return job
-                if ranks is None:
-                    limit = promises.too_long(job)
-                    if limit is None:
-                        return job
-                    self.refuse(job.signature, limit)
+            (order, jobid, job), number, source, ranks = sources[0]
+            position = self._position
+            if (
+                job.group is not source
+                or job.order != order
+                or (position is not None and (order, jobid) < position)
+                or (refused and job.limit >= refused.get(job.signature, inf))
+            ):
+                first = self._first_of(source, ranks)
+                if first is not job or job.order != order:
+                    if first is None:
+                        heapq.heappop(sources)
+                    else:
+                        heapq.heapreplace(sources, (entry_of(first), number, source, ranks))
                     backlog.effort += LOOKUP_EFFORT
-                    if arrival is not None:
-                        arrival = self._first_unexamined()
-                    if limit <= 0:
-                        continue  # the first source may be another now
-                    job = source.shorter_since(self._position, limit)
-                elif ranks not in self._unpromised and promises.may_be_promised(job):
+                    continue
+            if arrival is not None and (arrival is job or arrival < job):
+                return arrival
+            if promises is None or source is promises:
+                return job
+            if ranks is None:
+                limit = promises.too_long(job)
+                if limit is None:
                     return job
-                elif promises.would_be_deferred(job):
-                    return job
-                else:
-                    self._unpromised.add(ranks)
-                    job = None
-            if job is None:
-                heapq.heappop(sources)
+                few = len(backlog.rooms) + MORE_SOURCES
+                self.refuse(job.signature, limit, MANY_SOURCES if backlog.readmitted else few)
+                if arrival is not None:
+                    arrival = self._first_unexamined()
+            elif ranks not in self._unpromised and promises.may_be_promised(job):
+                return job
+            elif promises.would_be_deferred(job):
+                return job
             else:
-                heapq.heapreplace(sources, (entry_of(job), number, source, ranks))
+                self._unpromised.add(ranks)
+                heapq.heappop(sources)
             backlog.effort += LOOKUP_EFFORT
         return arrival
 
@@ -554,8 +555,10 @@ class Walk:
                 self._promised_position is not None and position < self._promised_position
             ):
                 position = self._promised_position
-        elif ranks is None and self._refused:
-            limit = self._refused.get(source.signature, inf)
+        elif ranks is None and self._groups is not None:
+            limit = self._groups.get(source, inf)
+            if self._refused:
+                limit = min(limit, self._refused.get(source.signature, inf))
             if limit < inf:
                 return source.shorter_since(position, limit) if limit > 0 else None
         job: PendingJob | None = source.first_since(position)

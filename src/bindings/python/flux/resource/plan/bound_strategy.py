@@ -23,7 +23,7 @@ from flux.resource.plan.availability import MAX_PROMISES, Amounts, Demand
 from flux.resource.plan.claims import Claims
 from flux.resource.plan.compiled import CompiledAvailability
 from flux.resource.plan.plain_availability import PlainAvailability
-from flux.resource.plan.strategy import Promise, Strategy, jobs_last
+from flux.resource.plan.strategy import Promise, Strategy, jobs_last, too_long_until
 from flux.resource.pool.contract import JobRecord
 from flux.resource.pool.inventory import Inventory, Selection, pairs, selected_ranks
 from flux.resource.pool.masks import mask_of, members, popcount, take
@@ -551,16 +551,17 @@ class BoundStrategy(Strategy):
     def closed(self, request: ResourceRequest) -> int:
         return self._ranks.closed(request.claimant, -inf, -inf)
 
-    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
+    def too_long(self, request: ResourceRequest, now: float, limit: float) -> float:
         if not self.may_start(request):
-            return now
-        until = self._enough_until(self._ranks.demands(request), now)
+            return 0.0
+        end, until = now + limit, self._enough_until(self._ranks.demands(request), now)
         if end == inf or until < end:
-            return until
+            return too_long_until(until, now)
         if self.fits_without(None, request, now, end):
             return inf
         # Only a use that begins takes room: shorter spans have none, down to the last start.
-        return max([p.start for p in self.promises.values() if now < p.start < end], default=end)
+        starts = [p.start for p in self.promises.values() if now < p.start < end]
+        return too_long_until(max(starts), now) if starts else limit
 
     def _enough_until(self, demands: list[Demand], now: float) -> float:
         """Return an upper bound of the time until which all ranks together have enough for any of

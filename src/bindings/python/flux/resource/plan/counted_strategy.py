@@ -27,6 +27,7 @@ from flux.resource.plan.strategy import (
     Strategy,
     UnitKind,
     jobs_last,
+    too_long_until,
 )
 from flux.resource.plan.timeline import CountTimeline, PromiseMoves
 from flux.resource.pool.contract import JobRecord
@@ -427,18 +428,21 @@ class CountedStrategy(Strategy):
         shape = request.shape
         return self.found[shape][0].free if shape in self.found else self.counts.count(shape)
 
-    def has_one_promise(self, request: ResourceRequest) -> bool:
+    def beside_promise(self, request: ResourceRequest, now: float) -> tuple[float, float]:
         profile, _ = self.found[request.shape]
-        return profile.promises == 1 and not profile.open_units
+        if profile.promises != 1 or profile.open_units:
+            return inf, inf
+        end = profile.line.below(profile.free, now)  # only the promise takes units away
+        if end == inf:
+            return inf, inf
+        return profile.line.least(end, inf), too_long_until(end, now)
 
-    def room_ends(self, request: ResourceRequest, now: float, end: float = inf) -> float:
-        """Return an upper bound of the time until which a request that starts now has room, beside
-        all promises: ``now`` if it does not fit at all, infinity if none is known. A bound that is
-        not exact is at most ``end`` if it has no room until then."""
+    def too_long(self, request: ResourceRequest, now: float, limit: float) -> float:
+        """As `Plan.too_long`."""
         profile, (_, count) = self.found[request.shape]
         if profile.free < count:
-            return now
-        return profile.line.below(count + profile.kept, now)
+            return 0.0
+        return too_long_until(profile.line.below(count + profile.kept, now), now)
 
     def count(self, request: ResourceRequest, start: float, end: float) -> int:
         """Return the number of nodes (slots, if it asks for no nodes) of a request that fit

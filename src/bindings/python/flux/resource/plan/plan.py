@@ -43,9 +43,6 @@ Strategy = Union[CountedStrategy, BoundStrategy]
 #: A withdrawn promise of a job, and the tokens promised to it, with their start and end; None: none.
 Suspended = Tuple[Optional[Promise], Optional[PromisedTokens]]
 
-#: More than the relative error of a sum of two floats.
-ROUNDING = 1e-15
-
 
 class StrategyInForce:
     """The strategies of a plan; the one in force has the promises.
@@ -336,22 +333,13 @@ class Plan(StrategyInForce):
         Args:
             limit (float): a duration for which more than that check is made; it costs as `fits`
         """
-        strategy = self._strategy_for(request)
-        now = self.pool.clock()
-        until = now + limit
-        end = strategy.room_ends(request, now, until)
-        if end <= now:
-            return 0.0
-        if end == until < inf and not self.is_counted:
-            return limit
-        # A sum of now and a duration is rounded: a duration that ends with the room may fit.
-        return (end - now) * (1 + ROUNDING) + now * ROUNDING
+        return self._strategy_for(request).too_long(request, self.pool.clock(), limit)
 
-    def too_long_until_dropped(self, request: ResourceRequest) -> float:
-        """As `too_long`, for any request of this kind and at least this size, and until a promise
-        is dropped, or made anew for a later time. O(1) if that is unknown, which is infinity."""
-        known = self._strategy_for(request).has_one_promise(request)
-        return self.too_long(request) if known else inf
+    def too_long_until_dropped(self, request: ResourceRequest) -> tuple[float, float]:
+        """Return a number and a duration: as `too_long`, for all requests of this kind for more
+        nodes or slots, until a promise is dropped, or made anew for a later time. Both are infinite
+        if that is unknown."""
+        return self._strategy_for(request).beside_promise(request, self.pool.clock())
 
     def windows(self, requests: Iterable[ResourceRequest], horizon: float) -> list[dict[str, Any]]:
         """Return the free windows: resources free for jobs that start now, and for how long.

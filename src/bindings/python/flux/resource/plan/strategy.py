@@ -86,6 +86,16 @@ class Promise:
         return not self.is_open and self.start <= now < self.end
 
 
+#: More than the relative error of a sum of two floats.
+ROUNDING = 1e-15
+
+
+def too_long_until(end: float, now: float) -> float:
+    """Return a duration from now on, in seconds, that is too long for room which ends at `end`."""
+    # A sum of now and a duration is rounded: a duration that ends with the room may fit.
+    return (end - now) * (1 + ROUNDING) + now * ROUNDING if end > now else 0.0
+
+
 class Strategy:
     """Base class of a way to keep the promises of a plan.
 
@@ -128,11 +138,11 @@ class Strategy:
         """Return False if counts of the free resources show that a request cannot start."""
         return self.counts.count(request.shape) >= request.shape.least_count
 
-    def has_one_promise(self, request: ResourceRequest) -> bool:
-        """Return whether just one promise, which is not open, may keep a request from starting: as
-        running jobs only give units back, the room for the request then ends with its start, and
-        never later if it moves to an earlier time. Return False if that is unknown."""
-        return False
+    def beside_promise(self, request: ResourceRequest, now: float) -> tuple[float, float]:
+        """As `Plan.too_long_until_dropped`. It is known if just one promise, which is not open, may
+        keep requests of the kind from starting: as running jobs only give units back, the room for
+        more than that leaves ends with its start, and never later if it moves to an earlier time."""
+        return inf, inf
 
     def ranks_of(self, jobid: int) -> int | None:
         """As ``Plan.ranks_of()``, for a job with a promise."""
