@@ -51,6 +51,26 @@ def test_nothing_is_kept_for_a_job_until_one_without_a_limit_can_start(cores, pr
     assert rig.started() == [1, 4, 2]
 
 
+def test_an_arrival_that_can_change_nothing_causes_no_pass():
+    rig = Rig(R(4, 4), "sched-backfill")
+    rig.arrive(1, whole(3, 100))
+    rig.arrive(2, whole(4, 100))  # is promised a start in 100 s
+
+    def passes(jobid, spec, **more):
+        before = rig.sched.stats_get()["sched_passes"]
+        rig.arrive(jobid, spec, **more)
+        return rig.sched.stats_get()["sched_passes"] - before
+
+    assert passes(3, whole(2, 10)) == passes(4, whole(1, 200)) == passes(5, whole(1)) == 0
+    assert "t_estimate" in rig.shown(4)  # others are told as after a pass
+    assert passes(6, whole(5, 10)) == passes(7, whole(1, 20)) == 1  # never fits; starts
+    assert passes(8, whole(2, 10), priority=20) == 1  # goes before the promised one
+    rig.free(1, wait=0)
+    rig.free(8)
+    assert rig.started() == [1, 7, 8, 3]
+    rig.check()
+
+
 def test_the_plan_has_all_promises_when_others_use_it_within_a_pass():
     rig = Rig(R(8, 4), "sched-backfill", "promise=unlimited", "queue-depth=unlimited")
     rig.arrive(1, whole(1))  # without a limit

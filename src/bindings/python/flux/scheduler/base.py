@@ -380,10 +380,11 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
 
     # -- for overrides of start_schedule() ---------------------------------------------------------
 
-    def _request_schedule(self) -> None:
-        """Request a pass after an event: calls `start_schedule` if there is work."""
+    def _request_schedule(self, without_effect: bool = False) -> None:
+        """Request a pass after an event: calls `start_schedule` if there is work; `without_effect`:
+        there is none due to this event."""
         make_room()  # also where requests are withdrawn: the memory kept for them is bounded
-        self._passes.request()
+        self._passes.request(without_effect)
 
     #: Whether a pass is to begin; an override of `start_schedule` may set it for its own use.
     _sched_pending = property(
@@ -668,7 +669,7 @@ class Scheduler(BrokerModule, metaclass=ChecksArguments):
                 self._errors.report(f"alloc: {host.name_of(jobid)}", trace=True)
                 if not request.finalized:
                     self._errors.guard("deny", request.deny, messages.error_note(exc))
-        self._request_schedule()
+        self._request_schedule(request.job is not None and request.job.examined)
 
     _handle_cancel = _event("sched.cancel", _read_cancel, "cancel")
     _handle_prioritize = _event("sched.prioritize", _read_priorities, "prioritize")

@@ -340,13 +340,13 @@ class Passes:
         main = self.main
         return self._passed >= events or not (main.armed or main.generator is not None)
 
-    def request(self) -> None:
-        """Request a pass after an event."""
+    def request(self, without_effect: bool = False) -> None:
+        """Request a pass after an event, unless it would be without effect, and no rule waits for it."""
         if self.requests.to_sweep:
             self.requests.sweep()
         if self.forecasts is not None:
             self._allowance.event()
-        if self.when_empty or self.requests.queue:
+        if self.when_empty or (self.requests.queue and (self.completed or not without_effect)):
             if self.main.soon is None:  # else no time passes in a pass
                 self.pace.event(self.clock.now())
             self.errors.guard("start_schedule", self.scheduler.start_schedule)

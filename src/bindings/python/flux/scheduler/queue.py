@@ -216,6 +216,8 @@ class Backlog(PendingQueue):
         readmitted (dict): groups of deferred jobs that their rules readmit; walks queue these one by
             one (`readmit_group`)
         requeue: queues one of these jobs again
+        waits: returns whether the examination of an arriving job would have no effect, since it can
+            neither start nor be promised a start
         rooms (RoomIndex): the groups by the room that they need
         effort (float): work of this reactor turn, in examined jobs
         longest (float): maximum wait of a job for examination after an event that could help it,
@@ -234,6 +236,7 @@ class Backlog(PendingQueue):
         self.ranks_of: Callable[[PendingJob], int] | None = None
         self.readmitted: dict[JobGroup, None] = {}
         self.requeue: Callable[[PendingJob], None] = self.push
+        self.waits: Callable[[PendingJob], bool] = lambda job: False
         self.rooms = RoomIndex()
         self.effort: float = 0
         self.longest = 0.0
@@ -266,7 +269,11 @@ class Backlog(PendingQueue):
         entry = entry_of(job)
         self.jobs.add(entry)
         job.queued = True
-        heapq.heappush(self.unexamined, entry)
+        if self.woken is None and not self.unexamined and self.walk.is_over and self.waits(job):
+            job.examined = True
+            self.join_group(job)
+        else:
+            heapq.heappush(self.unexamined, entry)
 
     def remove(self, job: PendingJob) -> None:
         self._listed = None

@@ -467,7 +467,7 @@ class BackfillInOrder(Backfilling):
         self.plans_tokens = policy.promises_limit != 0
         self.made_anew = policy.guarantee == "none"
         self.keeps_times = self.plans_tokens and not self.made_anew
-        backlog.requeue = self.requeue
+        backlog.requeue, backlog.waits = self.requeue, self.waits
         self._updates = 0  # of ranks
         self._hidden = HiddenPromises(self)
 
@@ -512,7 +512,7 @@ class BackfillInOrder(Backfilling):
         due = promises.due(self.policy.now())
         yield from (job for job in due if job in promises)  # one ahead may have revoked some
 
-    def groups_with_room(self) -> list[JobGroup] | None:
+    def groups_with_room(self) -> dict[JobGroup, float] | None:
         # A rule that defers jobs that do not fit must be asked about each.
         rooms, admission = self.backlog.rooms, self.policy.admission
         if admission.kept_for:
@@ -548,6 +548,28 @@ class BackfillInOrder(Backfilling):
         if too_long and not self.plan.is_counted:
             self.backlog.effort += 1  # a search on ranks
         return too_long if too_long <= job.limit and too_long < inf else None
+
+    def waits(self, job: PendingJob) -> bool:
+        policy, request = self.policy, job.resource_request
+        plan = policy.planning.plan
+        if not self.promises.jobs or self.made_anew or policy.admission.engaged:
+            return False
+        if plan is None or plan is not self.plan:
+            return False
+        too_long = plan.too_long(request, job.limit)
+        if too_long > job.limit or too_long == inf or self.promises.after(job):
+            return False
+        if self.may_be_promised(job):
+            return False
+        if job.signature not in self.backlog.groups:  # else another one has passed these
+            try:
+                policy.resources.check_feasibility(request)
+            except (Exception, SystemExit):
+                return False  # the pass refuses it
+            if policy.facts.waits_for_down_ranks(request):
+                return False
+        job.tried = self._updates
+        return True
 
     def requeue(self, job: PendingJob) -> None:
         """Queue a readmitted job again in its turn, unless it would be deferred again."""
