@@ -279,6 +279,15 @@ def test_a_plan_of_beliefs_is_that_of_a_pool_whose_jobs_end_so(rows):
         assert plan.fits(asked) == real.plan().fits(asked)
 
 
+def test_units_are_counted_by_beliefs_at_once():
+    pool = make_pool([({0, 1}, set())])
+    slot = job(pool, None, 1, 1, duration=50.0)
+    pool.alloc(1, slot)
+    pool.alloc(2, slot)
+    plan = pool.plan(ends=lambda jobid: NOW + 3.0)
+    assert plan.counts(slot) and plan.earliest(slot) == NOW + 3.0
+
+
 def test_a_start_in_a_plan_of_beliefs_ends_by_its_limit():
     pool = make_pool([({0, 1}, set())])
     plan = pool.plan(ends=lambda jobid: NOW + 3.0)

@@ -469,15 +469,13 @@ class PoolWithBelievedEnds:
         """Return None, unknown: beliefs change without a change of the pool."""
         return None
 
+    def job_end_times(self) -> list[tuple[int, float]]:
+        """Return ``(job id, believed end)`` of each job; the end is 0 if it is unknown."""
+        return [(jobid, self.job_end(jobid)) for jobid, _ in self._pool.job_end_times()]
+
     def jobs_by_end(self) -> list[tuple[float, int]]:
         """Return ``(believed end, job id)``, sorted. O(jobs log jobs)."""
-        ends = []
-        for jobid, end in self._pool.job_end_times():
-            believed = self._ends(jobid)
-            end = end if believed is None else believed
-            if end:
-                ends.append((end, jobid))
-        return sorted(ends)
+        return sorted((end, jobid) for jobid, end in self.job_end_times() if end)
 
 
 def _expect_new(pool: ResourcePoolImplementation, jobid: int) -> None:

@@ -272,7 +272,7 @@ class RoomOnRanks:
         the shortest time from a start on, by running jobs or others. `kept`: ``(end, mask of
         ranks)`` of the others."""
         pool = self._pool
-        running = [(pool.job_end(one) or inf, one) for one, _ in pool.job_end_times()]
+        running = [(end or inf, one) for one, end in pool.job_end_times()]
         uses = [(end, selected_ranks(pool.held(one))) for end, one in running]
         until = dict.fromkeys(members(demand.ranks), 0.0)
         for end, ranks in sorted([*uses, *kept]):

@@ -319,7 +319,7 @@ class CountedStrategy(Strategy):
         changes = None if seen is None else pool.changes_since(seen)
         if changes is None:
             changes = dict.fromkeys(chain(*[one.jobs for one in self._profiles.values()]))
-            changes.update((jobid, (pool.job_end(jobid),)) for jobid, _ in pool.job_end_times())
+            changes.update((jobid, (end,)) for jobid, end in pool.job_end_times())
         now = pool.clock()
         for profile in self._profiles.values():
             if not profile.follow(state, changes, now):
