@@ -166,8 +166,7 @@ class RuleHost:
 
         If one of the rules changes requests, the requests are made again. For all other rules, a
         job whose request is another then has been withdrawn and requested again; it loses its
-        promise, and a pass follows. A promised job that a rule now keeps waiting is deferred, and
-        loses its promise as well. Costs parsing each jobspec. A generator, for `go_ahead`, that
+        promise, and a pass follows. Costs parsing each jobspec. A generator, for `go_ahead`, that
         yields at intervals."""
         for at in range(0, len(jobs), JOBS_PER_TURN):
             if at:
@@ -178,6 +177,10 @@ class RuleHost:
                 self._passes.events += 1
                 self.prioritize(anew)  # so that they lose their promises
                 self.look_again()
+
+    def ask_promised(self) -> Iterator[None]:
+        """Defer the promised jobs that a rule keeps waiting now, after a change of tables; they
+        lose their promises. A generator that yields at intervals."""
         for number, job in enumerate(map(self.pending, list(self.planning.made() or ())), 1):
             if number % JOBS_PER_TURN == 0:
                 yield

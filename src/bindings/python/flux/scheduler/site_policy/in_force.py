@@ -360,6 +360,7 @@ class RulesInForce:
                 yield
         if rules:
             yield from host.tell_pending(rules, pending)
+            yield from host.ask_promised()
             host.look_again()  # jobs may have been refused because of the rules
         for rule in rules:
             if isinstance(rule, TableRule) and rule in host.admission.rules:
