@@ -25,9 +25,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import count, islice, repeat
+from itertools import count, filterfalse, islice, repeat
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Callable, List, Protocol
 
 from flux.resource.pool.placement import room_kind
@@ -87,6 +87,10 @@ class _Block(List["Entry"]):
     def find_shortest(self) -> None:
         """Compute `shortest`."""
         self.shortest = min([job.limit for _, _, job in self], default=inf)
+
+
+_COUNT, _IS_DEFERRED = attrgetter("count"), attrgetter("is_deferred")
+_BLOCKS, _FIRST = attrgetter("blocks"), itemgetter(0)
 
 
 class OrderedJobs:
@@ -475,9 +479,14 @@ class Walk:
             self._has_started = False
             if self.promise_was_dropped:
                 self._refused.clear()
-        sources: list[tuple[Any, int | None]] = [(group, None) for group in self._groups]
+        groups = self._groups
+        sources: list[tuple[Any, int | None]] = []
         self._is_stale = self.promise_was_dropped = False
         self._sources = []
+        if self._position is None and not self._refused:
+            self._sources = self._firsts([one for one, limit in groups.items() if limit == inf])
+            groups = {one: limit for one, limit in groups.items() if limit < inf}
+        sources += [(group, None) for group in groups]
         if promises is not None:
             sources.append((promises, None))
             sources += [
@@ -498,6 +507,16 @@ class Walk:
                 yield None
                 backlog.effort = 0
         heapq.heapify(self._sources)
+
+    def _firsts(self, groups: list[JobGroup]) -> list[tuple[Entry, int, Any, int | None]]:
+        """Return groups as sources, each with its first job: as `_first_of`, without calls."""
+        begun = self._number + 1
+        self._number += len(groups)
+        self.backlog.effort += LOOKUP_EFFORT * len(groups)
+        # There may be one per user: this runs no Python per group.
+        groups = list(filterfalse(_IS_DEFERRED, filter(_COUNT, groups)))
+        firsts = map(_FIRST, map(_FIRST, map(_BLOCKS, groups)))
+        return list(zip(firsts, count(begun), groups, repeat(None)))
 
     def _next(self) -> PendingJob | None:
         """Return the first unexamined job or job of a source that must be examined, or None."""
