@@ -273,6 +273,15 @@ def test_compare(results, tmp_path):
     assert "different workloads" in done.stderr
 
 
+def test_compare_with_a_result_that_names_no_files(results, broken):
+    path = broken / "provenance.json"
+    record = json.loads(path.read_text())
+    del record["files"]
+    path.write_text(json.dumps(record))
+    done = flux_here("compare", results[0] / "sched-fifo", broken)
+    assert f"note: {broken} and {results[0]}/sched-fifo are of different files" in done.stdout
+
+
 def test_resume(tmp_path):
     call = "sample --scheduler=sched-fifo --scheduler=sched-simple -o out"
     flux(f"{call} --jobs=20", cwd=tmp_path)

@@ -111,7 +111,7 @@ def warn_of_others(results):
         for key, what in (("machine", "machines"), ("files", "files")):
             mine = first.provenance.get(key), other.provenance.get(key)
             if key == "files":
-                mine = tuple([one["sha256"] for one in files] for files in mine)
+                mine = tuple([one["sha256"] for one in files or ()] for files in mine)
             if mine[0] != mine[1]:
                 print(f"note: {other.directory} and {first.directory} are of different {what}")
 
