@@ -25,7 +25,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import count, filterfalse, islice, repeat
+from itertools import chain, count, filterfalse, islice, repeat
 from math import inf
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Callable, List, Protocol
@@ -54,9 +54,9 @@ EFFORT_PER_TURN = 24
 #: Number of unexamined jobs that each walk examines in any case.
 MIN_UNEXAMINED = 8
 
-#: Number of sources of jobs from which on the groups that have lost their room are found together,
-#: not one by one; beside one for each kind of room, if no readmitted job is to be examined even so.
-MANY_SOURCES, MORE_SOURCES = 16, 2
+#: With more sources of jobs than this, beside one for each kind of room and for each readmitted group,
+#: the groups that have lost their room are found together, not one by one.
+FEW_SOURCES = 2
 
 #: Effort of looking up a group, or skipping an unexamined job, in examined jobs.
 LOOKUP_EFFORT = 1 / 8
@@ -261,11 +261,13 @@ class RoomIndex:
         if not groups:
             del self._kinds[kind]
 
-    def with_room(self, plan: Plan, beside_promises: bool = False) -> dict[JobGroup, float]:
-        """Return the groups with room now, ignoring promises, and those whose room is unknown, each
-        with a limit that is too long, in seconds, or infinity; if `beside_promises`, without groups
-        whose jobs are all known to be too long until a promise is dropped or made anew. O(kinds of
-        room + groups with room)"""
+    def with_room(
+        self, plan: Plan, beside_promises: bool = False
+    ) -> tuple[list[JobGroup], dict[JobGroup, float]]:
+        """Return the groups with room now, ignoring promises, and those whose room is unknown; and,
+        if `beside_promises`, apart from these the groups with a limit, in seconds, that is known to
+        be too long until a promise is dropped or made anew, without those whose jobs all have such
+        limits. O(kinds of room + groups with room)"""
         countable = plan.pool.countable
         for group in self._new:
             shape = group.request.shape
@@ -276,7 +278,7 @@ class RoomIndex:
             else:
                 self._uncounted[group] = None
         self._new.clear()
-        found = dict.fromkeys(self._uncounted, inf)
+        found, limited = [*self._uncounted], dict[JobGroup, float]()
         for groups in self._kinds.values():
             needed, _, least = groups[0]
             room = plan.room(least.request)
@@ -291,9 +293,9 @@ class RoomIndex:
                     groups, larger = groups[:at], groups[at:]
                     for _, _, group in larger:
                         if group.shortest < too_long:
-                            found[group] = too_long
-            found.update(zip(map(itemgetter(2), groups), repeat(inf)))
-        return found
+                            limited[group] = too_long
+            found += map(itemgetter(2), groups)
+        return found, limited
 
 
 class PromisedJobs(Protocol):
@@ -318,10 +320,10 @@ class PromisedJobs(Protocol):
     def would_be_deferred(self, job: PendingJob) -> bool:
         """Whether a rule keeps a job from starting now, so that no other job waits for it."""
 
-    def groups_with_room(self) -> dict[JobGroup, float] | None:
-        """Return the groups of jobs for which there is room, ignoring promises, each with a limit
-        that is too long until a promise is dropped, in seconds; None: all groups must be
-        examined."""
+    def groups_with_room(self) -> tuple[list[JobGroup], dict[JobGroup, float]] | None:
+        """Return the groups of jobs for which there is room, ignoring promises, and those of them
+        with a limit that is too long until a promise is dropped, in seconds; None: all groups must
+        be examined."""
 
     def too_long(self, job: PendingJob) -> float | None:
         """Return a limit, in seconds, that is too long for an unpromised job and all others of its
@@ -362,9 +364,8 @@ class Walk:
     # positions behind the last job, and the last promised one, examined in their turn
     _position: Position | None = None
     _promised_position: Position | None = None
-    # groups with room when the walk began, or all to be examined, each with a limit that is too
-    # long; None: not determined
-    _groups: dict[JobGroup, float] | None = None
+    # groups with room when the walk began, or all to be examined; None: not determined
+    _groups: list[JobGroup] | None = None
     _number = 0  # of the last source
     _has_started = False  # whether a job has left since groups with room were found
 
@@ -384,8 +385,9 @@ class Walk:
         self._is_stale = freed  # whether to find the sources again
         # masks of ranks for which no more jobs may be promised a start
         self._unpromised: set[int] = set()
-        # signature -> limit that was too long to start
+        # signature -> limit that was too long to start; and further groups with room -> such a limit
         self._refused: dict[Any, float] = {}
+        self._limited: dict[JobGroup, float] = {}
 
     def __iter__(self) -> Iterator[PendingJob | None]:
         backlog, arrivals = self.backlog, 0
@@ -435,19 +437,20 @@ class Walk:
 
     # -- findings of the policy --------------------------------------------------------------------
 
-    def refuse(self, signature: Any, limit: float, many: int = MANY_SOURCES) -> None:
+    def refuse(self, signature: Any, limit: float) -> None:
         """Skip jobs of a signature behind the current one with limits of at least `limit` seconds;
         0 shows that starts have left no room for them, and possibly for many others."""
         if limit < self._refused.get(signature, inf):
             self._refused[signature] = limit
         if not self._has_started or limit > 0 or self.all_groups:
             return
-        if len(self._sources) <= many:
+        rooms, readmitted = self.backlog.rooms, self.backlog.readmitted
+        if len(self._sources) <= len(rooms) + len(readmitted) + FEW_SOURCES:
             return
         self._has_started = False
         with_room = None if self.promises is None else self.promises.groups_with_room()
         if with_room is not None:
-            kept = {self.promises, *with_room}
+            kept = {self.promises, *with_room[0], *with_room[1]}
             sources = [one for one in self._sources if one[3] is not None or one[2] in kept]
             self._sources[:] = sources
             heapq.heapify(self._sources)
@@ -470,23 +473,22 @@ class Walk:
         if self._groups is None or self.promise_was_dropped:
             if backlog.readmitted:
                 backlog.readmitted_groups()  # drops groups that are gone
-            groups: dict[JobGroup, float] | None = None
+            with_room = None
             if promises is not None and not self.all_groups:
-                groups = promises.groups_with_room()
-            if groups is None:
-                groups = dict.fromkeys([*backlog.groups.values(), *backlog.readmitted], inf)
-            self._groups = groups
+                with_room = promises.groups_with_room()
+            if with_room is None:
+                with_room = [*backlog.groups.values(), *backlog.readmitted], {}
+            self._groups, self._limited = with_room
             self._has_started = False
             if self.promise_was_dropped:
                 self._refused.clear()
-        groups = self._groups
-        sources: list[tuple[Any, int | None]] = []
         self._is_stale = self.promise_was_dropped = False
-        self._sources = []
-        if self._position is None and not self._refused:
-            self._sources = self._firsts([one for one, limit in groups.items() if limit == inf])
-            groups = {one: limit for one, limit in groups.items() if limit < inf}
-        sources += [(group, None) for group in groups]
+        is_begin = self._position is None and not self._refused
+        self._sources = self._firsts(self._groups) if is_begin else []
+        sources: list[tuple[Any, int | None]]
+        sources = [
+            (group, None) for group in chain(self._limited, () if is_begin else self._groups)
+        ]
         if promises is not None:
             sources.append((promises, None))
             sources += [
@@ -552,8 +554,7 @@ class Walk:
                 limit = promises.too_long(job)
                 if limit is None:
                     return job
-                few = len(backlog.rooms) + MORE_SOURCES
-                self.refuse(job.signature, limit, MANY_SOURCES if backlog.readmitted else few)
+                self.refuse(job.signature, limit)
                 if arrival is not None:
                     arrival = self._first_unexamined()
             elif ranks not in self._unpromised and promises.may_be_promised(job):
@@ -574,8 +575,8 @@ class Walk:
                 self._promised_position is not None and position < self._promised_position
             ):
                 position = self._promised_position
-        elif ranks is None and self._groups is not None:
-            limit = self._groups.get(source, inf)
+        elif ranks is None:
+            limit = self._limited.get(source, inf)
             if self._refused:
                 limit = min(limit, self._refused.get(source.signature, inf))
             if limit < inf:

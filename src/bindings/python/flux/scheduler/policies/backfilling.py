@@ -512,7 +512,7 @@ class BackfillInOrder(Backfilling):
         due = promises.due(self.policy.now())
         yield from (job for job in due if job in promises)  # one ahead may have revoked some
 
-    def groups_with_room(self) -> dict[JobGroup, float] | None:
+    def groups_with_room(self) -> tuple[list[JobGroup], dict[JobGroup, float]] | None:
         # A rule that defers jobs that do not fit must be asked about each.
         rooms, admission = self.backlog.rooms, self.policy.admission
         if admission.kept_for:

@@ -201,7 +201,7 @@ class BackfillByRank(Backfilling):
             if number % COMPARED_PER_TURN == 0:
                 yield
         found = []
-        for number, group in enumerate(self.backlog.rooms.with_room(self.plan), 1):
+        for number, group in enumerate(self.backlog.rooms.with_room(self.plan)[0], 1):
             possible = group.count and group.known_possible == check
             if possible and self.has_free(group.signature, group.request):
                 found.append(group)
