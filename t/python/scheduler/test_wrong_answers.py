@@ -263,6 +263,34 @@ def test_a_pool_that_fails_at_a_future_start_costs_that_job_alone(name):
     assert jobs[3].note.endswith("rank 0 is not in the pool, or chosen twice")
 
 
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_a_pool_that_fails_from_some_time_on_costs_the_jobs_that_it_is_asked_about(name):
+    broken = []
+
+    class Odd(Rv1Pool):
+        def _sort_candidates(self, candidates):
+            return candidates if not broken else 1 / 0
+
+    policy, args = TABLE[name]
+    mine = type("Mine", (policy,), {"pool_class": Odd})
+    instance = loaded(mine, *args, nodes=4, cores=4, check_errors=False)
+    jobs = [
+        instance.submit(nodes=nodes, cores=4, duration=duration)
+        for nodes, duration in [(1, 50), (1, 60), (2, 70), (3, 10), (2, 10), (4, 100)]
+    ]
+    instance.advance(1)
+    assert [job.state for job in jobs] == ["running"] * 3 + ["pending"] * 3
+    broken.append(True)
+    instance.advance(70)
+    assert [job.note for job in jobs[3:]] == [
+        "internal error: ZeroDivisionError: division by zero"
+    ] * 3
+    broken.clear()
+    last = instance.submit(nodes=4, cores=4, duration=5)
+    instance.advance(1)
+    assert last.state == "running"
+
+
 @pytest.mark.parametrize("error", [KeyError, SystemExit])
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_a_pool_that_fails_at_a_job_costs_that_job_alone(name, error):

@@ -488,7 +488,10 @@ class BackfillInOrder(Backfilling):
                     yield None
                     self.policy.planning.before_use = None
                 else:
-                    self.examine(job)
+                    try:
+                        self.examine(job)
+                    except (Exception, SystemExit) as exc:  # of a hook of the pool
+                        self.handle_refusal(job, exc)
                 if self.policy.planning.plan is not self.plan:
                     self.use_current_plan()
         finally:
@@ -544,7 +547,10 @@ class BackfillInOrder(Backfilling):
         if admission.engaged and admission.asks_each:
             return None
         # Only the first job of each line is checked for a possible promise.
-        too_long = self.plan.too_long(job.resource_request, job.limit)
+        try:
+            too_long = self.plan.too_long(job.resource_request, job.limit)
+        except (Exception, SystemExit):  # of a hook of the pool
+            return None
         if too_long and not self.plan.is_counted:
             self.backlog.effort += 1  # a search on ranks
         return too_long if too_long <= job.limit and too_long < inf else None
@@ -702,11 +708,7 @@ class BackfillInOrder(Backfilling):
                     self.released()  # resources kept from now on may let others start
             return
         if self.may_be_promised(job):
-            try:
-                when = self.plan.earliest(request)
-            except (Exception, SystemExit) as exc:  # of a hook of the pool
-                self.handle_refusal(job, exc)
-                return
+            when = self.plan.earliest(request)
             self.promise(job, when)
             if when is None and self.open_promises_after(job):
                 self.released()  # the next pass examines it without these

@@ -202,9 +202,12 @@ class BackfillByRank(Backfilling):
                 yield
         found = []
         for number, group in enumerate(self.backlog.rooms.with_room(self.plan)[0], 1):
-            possible = group.count and group.known_possible == check
-            if possible and self.has_free(group.signature, group.request):
-                found.append(group)
+            if group.count and group.known_possible == check:
+                try:
+                    if self.has_free(group.signature, group.request):
+                        found.append(group)
+                except (Exception, SystemExit) as exc:  # of a hook of the pool
+                    yield from self.deny_all(group, exc)
             if number % COMPARED_PER_TURN == 0:
                 yield
         return found
@@ -218,14 +221,17 @@ class BackfillByRank(Backfilling):
             if not policy.resources.countable(group.request.shape):
                 self.has_free(group.signature, group.request)  # a hook of the pool may raise
         except (Exception, SystemExit) as exc:
-            for number, job in enumerate(group.to_list(), 1):
-                if job.queued and not job.request.finalized:
-                    self.forget(job)
-                    policy.refuse(job, exc)
-                if number % PROMISED_PER_TURN == 0:
-                    yield
+            yield from self.deny_all(group, exc)
         else:
             group.known_possible = self._check
+
+    def deny_all(self, group: JobGroup, why: BaseException) -> Steps:
+        """Deny the jobs of a group."""
+        for number, job in enumerate(group.to_list(), 1):
+            if job.queued and not job.request.finalized:
+                self.handle_refusal(job, why)
+            if number % PROMISED_PER_TURN == 0:
+                yield
 
     def could_start(self) -> Generator[None, None, bool]:
         """Whether a job may start in this pass: one that fits the free resources, or for which a
