@@ -36,6 +36,10 @@ class Lending(State):
         stays = self.lender is not None and self.lender.stays(job)
         return not stays and super().advance(job)
 
+    def lower(self, job, start, end):
+        lower = super().lower(job, start, end)
+        return {o: u for o, u in lower.items() if self.lender is None or not self.lender.stays(o)}
+
 
 @dataclass(eq=False)
 class Loan:

@@ -337,6 +337,7 @@ easy parts tree limits grace: 997911
 all parts tree limits gpus grace: 997951
 depth parts into holds max-wait: 55016
 depth nodes into planned updates: 58046
+all parts tree into priorities: 620870
 depth parts updates no-limit budgets: 80191
 unlimited parts updates no-limit booked: 73011
 unlimited nodes tree updates no-limit constraints limits priorities: 64010

@@ -273,19 +273,23 @@ class State:
             lost = [h for h in known if not head_plan.holds(h)]
 
     def before_lower(self, job: Job, start: float, end: float, act: Callable[[], bool]) -> bool:
-        """Act without the promises between `start` and `end` to competing jobs of lower priority,
-        and put these back. Return the result of the act."""
-        lower = {
-            other: use
-            for other, use in self.promises.items()
-            if job.order < other.order and self.compete(job, other)
-            and use.start < end and start < use.end
-        }  # fmt: skip
+        """Act without the promises that `lower` returns, and put these back. Return the result of
+        the act."""
+        lower = self.lower(job, start, end)
         for other in lower:
             self.drop(other)
         result = act()
         self.put_back(lower)
         return result
+
+    def lower(self, job: Job, start: float, end: float) -> dict[Job, Use]:
+        """Return the promises between `start` and `end` to competing jobs of lower priority."""
+        return {
+            other: use
+            for other, use in self.promises.items()
+            if job.order < other.order and self.compete(job, other)
+            and use.start < end and start < use.end
+        }  # fmt: skip
 
     def put_back(self, promises: dict[Job, Use]) -> None:
         """Promise jobs the same times again, in order; then others to those without room."""
