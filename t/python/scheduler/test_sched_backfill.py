@@ -35,22 +35,6 @@ def test_the_memory_of_shapes_does_not_grow_with_their_number(monkeypatch):
     assert 1 <= len(rig.sched.facts) <= 2
 
 
-@pytest.mark.parametrize("promise", ["2", "unlimited"])
-@pytest.mark.parametrize("cores", [4, 3], ids=["counted", "bound"])
-def test_nothing_is_kept_for_a_job_until_one_without_a_limit_can_start(cores, promise):
-    rig = Rig(R(4, 4), "sched-backfill", f"promise={promise}")
-    rig.arrive(1, jobspec(3, cores=cores, duration=100))
-    rig.arrive(2, jobspec(4, cores=cores))  # starts in 100 s
-    rig.arrive(3, jobspec(4, cores=cores, duration=50))  # when job 2, of unknown length, has ended
-    rig.arrive(4, jobspec(1, cores=cores, duration=90))
-    assert rig.started() == [1, 4]
-    rig.free(4)
-    rig.arrive(5, jobspec(1, cores=cores, duration=110))
-    assert rig.started() == [1, 4]
-    rig.free(1)
-    assert rig.started() == [1, 4, 2]
-
-
 def test_an_arrival_that_can_change_nothing_causes_no_pass():
     rig = Rig(R(4, 4), "sched-backfill")
     rig.arrive(1, whole(3, 100))

@@ -566,47 +566,6 @@ def test_the_place_of_a_job_that_is_withdrawn_goes_to_the_next_that_waits_for_th
     assert rig.started() == [1, 2, 3, 5]
 
 
-PER_USER = {"per": "user", "max": {"jobs": 1}}
-PER_BANK = {"per": "bank", "max": {"jobs": 1}}
-HOURS = {"period": "day", "zone": "UTC", "max": {"node-hours": 2}}
-LICENSED = {"licenses": {"matlab": 1}}
-
-
-@pytest.mark.parametrize(
-    "tables, jobs",
-    [
-        # A job: its user, its hours, and its attributes.
-        ({"limits": {"one": PER_USER}, **LICENSED}, [(7, 1), (8, 1, LICENSED), (7, 1, LICENSED), (7, 1, LICENSED), (7, 1)]),
-        ({"limits": {"one": PER_BANK}, "budgets": {"two": {"per": "user", **HOURS}}}, [(7, 2), (7, 2), (7, 2), (8, 2)]),
-        (
-            {"budgets": {"one": {"per": "user", **HOURS}}, **LICENSED},
-            [(7, 2), (8, 2, LICENSED), (7, 1, LICENSED), (7, 1, LICENSED), (7, 1)],
-        ),
-        ({"limits": {"one": PER_USER}, **LICENSED}, [(8, 1, LICENSED), (7, 1, LICENSED), (7, 1), (9, 1, LICENSED)]),
-        (
-            {"budgets": {"one": {"per": "bank", **HOURS}, "two": {"per": "user", **HOURS}}},
-            [(9, 2), (7, 1.5), (7, 2, {"bank": "blue"}), (8, 1.5)],
-        ),
-    ],
-    ids=["limit-licence", "limit-budget", "budget-licence", "licence-limit", "budget-budget"],
-)  # fmt: skip
-@POLICIES
-def test_the_place_of_a_job_that_another_rule_defers_goes_to_the_next(policy, args, tables, jobs):
-    """The last job waits for the same as those ahead of it, which a second rule keeps waiting."""
-    rig = Rig(R(8, 4))
-    rig.wait((7200 - rig.now % 86400) % 86400)  # no day ends
-    rig.instance.config = tables
-    rig.load(policy, *args)
-    for jobid, (userid, hours, *says) in enumerate(jobs, 1):
-        keys = {"duration": hours * 3600, "bank": "red", **(says[0] if says else {})}
-        rig.alloc(jobid, jobspec(1, nodes=1, exclusive=True, **keys), userid=userid)
-    rig.settle()
-    last = len(jobs)
-    assert last not in rig.started()
-    rig.free(1, after=1200)
-    assert last in rig.started()
-
-
 @POLICIES
 @pytest.mark.parametrize("again", [False, True])
 def test_jobs_come_and_go_while_a_table_comes_into_force(policy, args, again):
