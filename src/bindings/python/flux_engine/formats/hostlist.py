@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Ordered lists of host names as text (RFC 29), read and written by the code of pools."""
 
-# `flux.resource` is imported in functions: it imports the bindings, which import this file.
+from flux.resource.pool.hosts import encode_pieces, name_piece, name_pieces
 
 
 def decode(text):
@@ -10,8 +10,6 @@ def decode(text):
     Raises:
         ValueError: malformed, or more than 2^20 names.
     """
-    from flux.resource.pool.hosts import name_pieces
-
     hosts = []
     for prefix, width, low, count in name_pieces(text):
         if width is None:
@@ -23,14 +21,10 @@ def decode(text):
 
 def encode(hosts):
     """Return the canonical hostlist of an iterable of names; order and repeats are kept."""
-    from flux.resource.pool.hosts import encode_pieces, name_piece
-
     return encode_pieces(map(name_piece, hosts))
 
 
 def sort_key(name):
     """Order by prefix, then by number, then by width."""
-    from flux.resource.pool.hosts import name_piece
-
     prefix, width, number, _ = name_piece(name)
     return (prefix, -1, 0) if width is None else (prefix, number, width)

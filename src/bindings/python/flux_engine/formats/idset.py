@@ -9,15 +9,14 @@ and an id is a member when an odd number of bounds are at or below it.
 
 from bisect import bisect_left, bisect_right
 
+from flux.resource.pool.masks import intervals
+
 #: the greatest id
 MAX_ID = 4294967295
 
 
 def decode(text):
     """Return the bounds of an idset string, in brackets or not; ``""`` is the empty set. ValueError: it is not an idset."""
-    # Imported here: `flux.resource` imports the bindings, which import this file.
-    from flux.resource.pool.masks import intervals
-
     return join((low, high + 1) for low, high in intervals(text))
 
 

@@ -5,23 +5,14 @@ import locale
 import os
 import re
 
+from flux.resource.pool.jobid import F58_DIGITS, base58
 from flux_engine.formats.form import quote
 
-_ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-_VALUE = {c: i for i, c in enumerate(_ALPHABET)}
+_VALUE = {c: i for i, c in enumerate(F58_DIGITS)}
 _DOTHEX = re.compile(r"[0-9a-fA-F]{1,4}(?:\.[0-9a-fA-F]{1,4}){3}")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _DEC = re.compile(r"[0-9]{1,20}")
 MAX_ID = (1 << 64) - 1
-
-
-def base58(value):
-    """Return the base 58 digits of an integer >= 0."""
-    digits = ""
-    while value or not digits:
-        value, digit = divmod(value, 58)
-        digits = _ALPHABET[digit] + digits
-    return digits
 
 
 def f58plain(value):
