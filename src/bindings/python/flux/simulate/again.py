@@ -15,7 +15,7 @@ import tempfile
 import time
 
 from flux.simulate.results import reading
-from flux.simulate.trace import case_text
+from flux.simulate.results.table import run_of
 from flux.simulate.workload.text import digest
 from flux_scheduler_version import VERSION
 
@@ -105,7 +105,7 @@ def again(directory, main):
     for (where, *words), results in calls.items():
         for one, text in _repeat(where, words, results, main):
             same = same and text.startswith("all ")
-            print(f"{_label(one)}: {text}")
+            print(f"{run_of(one.summary)}: {text}")
     return 0 if same else 1
 
 
@@ -124,14 +124,9 @@ def _repeat(where, words, former, main):
             os.chdir(here)
         if code == 130:
             raise KeyboardInterrupt
-        found = {_label(one): one for one in reading.find([output])} if code != 2 else {}
-        return [(one, _comparison(one, found.get(_label(one)))) for one in former]
-
-
-def _label(result):
-    """Return the policy of a result, and its workload if there are several, as in progress."""
-    case = case_text(result.variant, result.provenance.get("seed"))
-    return f"{result.summary['policy']} ({case})" if case else result.summary["policy"]
+        new = reading.find([output]) if code != 2 else []
+        found = {run_of(one.summary): one for one in new}
+        return [(one, _comparison(one, found.get(run_of(one.summary)))) for one in former]
 
 
 def _comparison(former, new):

@@ -172,6 +172,11 @@ def placement(job):
     return value if isinstance(value, dict) else None
 
 
+def in_microseconds(seconds):
+    """Return a time rounded to the resolution of a clock since 1970. Whole seconds take a tenth of the time of round()."""
+    return round(seconds, 6) if seconds % 1 else seconds
+
+
 def cut(jobs):
     """Return copies of consecutive jobs of a workload, the first of which is submitted at 0."""
     copies = [copy.copy(job) for job in jobs]

@@ -10,7 +10,7 @@ from operator import attrgetter, eq, sub
 
 from flux.resource.pool.masks import parse_idset, popcount
 from flux.simulate.engine import Observer
-from flux.simulate.job import Shape
+from flux.simulate.job import Shape, in_microseconds
 from flux_engine.formats import idset, states
 from flux_engine.formats.jobspec import count_resources
 
@@ -237,12 +237,6 @@ class Outcome(Observer):
         wait = array("d", map(sub, self.start, self.submit))
         held = array("d", map(sub, end, self.start))
         return wait, held, array("d", map(bounded_slowdown, wait, held))
-
-
-def in_microseconds(seconds):
-    """Return a time rounded like submissions, to the resolution of a clock since 1970. Whole seconds take a tenth of the
-    time of round()."""
-    return round(seconds, 6) if seconds % 1 else seconds
 
 
 def bounded_slowdown(wait, run):

@@ -3,8 +3,9 @@
 
 import math
 
+from flux.simulate.job import in_microseconds
 from flux.simulate.results import metrics
-from flux.simulate.results.outcome import in_microseconds, runs_of
+from flux.simulate.results.outcome import runs_of
 
 #: Maximum number of jobs with their own bar in a Gantt chart; the others are merged into a shade.
 GANTT_JOBS = 500

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Optional
 
 from flux.scheduler.attributes import printable
-from flux.simulate.job import NO_LIMIT, Job, Shape, userids
+from flux.simulate.job import NO_LIMIT, Job, Shape, in_microseconds, userids
 from flux.simulate.machine import Machine, uniform
 from flux.simulate.workload import lublin
 from flux.simulate.workload.columns import moment
@@ -409,8 +409,7 @@ def _fit(jobs, machine, usable, unit, options, notes):
         submit = (job.submit - epoch) * scale
         if shake:
             submit += rng.uniform(0, shake)
-        # round() of whole seconds takes long
-        job.submit = round(submit, 6) if submit % 1 else submit
+        job.submit = in_microseconds(submit)
         if job.extra is not None:
             job.extra = _counted_memory(job, options)
             if "jobspec" in (job.extra or ()):
