@@ -70,8 +70,6 @@ class AttrTable:
 
     def define(self, name, value):
         """Set a declared attribute on the instance's own behalf."""
-        if name not in DECLARED:
-            raise KeyError(name)
         self._values[name] = str(value)
         for callback in self._watchers.get(name, ()):
             callback(str(value))
