@@ -381,7 +381,7 @@ def test_no_run_outlives_the_command(signum):
         ("sample --diff=1,2 -o x", "--diff=1,2: expected two numbers"),
         ("sample --model lublin", "give one of"),
         ("--model=magic", "model 'magic': expected lublin"),
-        ("sample --nodes=0", "--nodes"),
+        ("sample --nodes=0", "nodes=0: expected an integer, 1 or more"),
         ("sample --nodes=4,x", "--nodes"),
         ("sample --limits=y2", "limits 'y2': expected trace, run or xF"),
         ("sample --limits=run --estimates=tsafrir", "--estimates: --limits gives every job"),

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: LGPL-3.0-or-later
 """Options that select jobs and machine, shared by ``flux simulate`` and ``flux simulate tune``."""
 
-import math
-
 from flux.simulate.trace import Trace
 from flux.simulate.workload.formats import FORMATS
 from flux.simulate.workload.record import OptionError
@@ -49,25 +47,25 @@ def add_jobs(parser):
     )
     add("--estimates=", "limits for jobs without one in the trace: none, run, f:F, tsafrir")
     add("--window=", "jobs submitted in a window: DAYS, FROM-TO in days, or DATE/DATE")
-    add("--jobs=N", "only the first N jobs", type=positive)
+    add("--jobs=N", "only the first N jobs", type=int)
     text = "multiply the times between submissions; several factors are a sweep"
-    add("--scale-arrivals=F[,F...]", text, type=_numbers)
+    add("--scale-arrivals=F[,F...]", text, type=_listing(float))
     add("--dependencies", "let jobs wait for the preceding jobs that SWF names")
     text = "only jobs with these statuses (1: completed, 0: failed or timed out, 5: cancelled, -1: unknown)"
-    add("--status=N[,N...]", text, type=_statuses)
+    add("--status=N[,N...]", text, type=_listing(int, is_always=True))
     add("--seed=N", "seed of random draws (1)", type=int, default=1)
     text = "run N workloads: of the model, or the trace with shaken submissions"
-    add("--seeds=N", text, type=positive)
-    add("--shake=SECONDS", "maximum shift of a submission by --seeds (30)", type=_seconds)
+    add("--seeds=N", text, type=int)
+    add("--shake=SECONDS", "maximum shift of a submission by --seeds (30)", type=float)
     return add
 
 
 def add_machine(parser):
     """Add the options on the machine."""
     add = parser.group("machine")
-    add("--nodes=N[,N...]", "number of nodes; several are a sweep", type=_counts)
-    add("--cores-per-node=C", "cores of each node", type=positive)
-    add("--gpus-per-node=G", "GPUs of each node", type=_count)
+    add("--nodes=N[,N...]", "number of nodes; several are a sweep", type=_listing(int))
+    add("--cores-per-node=C", "cores of each node", type=int)
+    add("--gpus-per-node=G", "GPUs of each node", type=int)
     add("--memory-per-node=AMOUNT", "count memory: AMOUNT (240G) of each node")
     add("--R=FILE", "resources of the machine (RFC 20)")
     add("--conf=FILE", "configuration (TOML) with resource.config, queues, ...")
@@ -89,19 +87,6 @@ def trace_of(options):
     return Trace(*options.traces, config=options.conf, **given)
 
 
-def _converter(name, convert, least=-math.inf, below=math.inf):
-    """Return a converter to a number from `least` on; argparse's message is: invalid NAME value."""
-
-    def parse(text):
-        value = convert(text)
-        if not least <= value < below:
-            raise ValueError(text)
-        return value
-
-    parse.__name__ = name
-    return parse
-
-
 def _listing(convert, is_always=False):
     """Return a converter of ``A,B`` to a list; a single value is not put in a list, unless always."""
 
@@ -113,16 +98,13 @@ def _listing(convert, is_always=False):
     return parse
 
 
-positive = _converter("count (1 or more)", int, 1)
-_count = _converter("count", int, 0)
-_seconds = _converter("duration (seconds, 0 or more)", float, 0, 1e9)
-_counts = _listing(positive)
-_numbers = _listing(_converter("number", float))
-_statuses = _listing(_converter("list of statuses", int), is_always=True)
-
-
 def _parallel(text):
-    return text if text == "flux" else positive(text)
+    if text == "flux":
+        return text
+    # A wrong number is found here, before earlier results are removed.
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
 
 
 _parallel.__name__ = "number of processes (1 or more, or flux)"

@@ -55,7 +55,7 @@ def make_parser():
     add("--grain=", text, choices=("batch", "event-end", "event-submit"))
     add("--forecast", "let schedulers make estimates and reasons")
     text = "query the likely start of each N-th waiting job, and print the accuracy"
-    add("--odds=N", text, type=arguments.positive)
+    add("--odds=N", text, type=int)
     add("--script=FILE", "scripted events: drain, cancel, ...")
     add("--failures=mtbf=TIME,repair=TIME[,seed=N]", "let nodes fail and return")
     text = "load a Python jobtap plugin"

@@ -340,7 +340,7 @@ def make_parser():
     text = f"figure to minimize: {', '.join(figures)}"
     add("--figure=FIGURE", text, choices=figures, default="wait_mean")
     text = f"number of splits of the trace ({SPLITS})"
-    add("--splits=N", text, type=arguments.positive, default=SPLITS)
+    add("--splits=N", text, type=int, default=SPLITS)
     arguments.add_parallel(add)
     add = parser.group("results")
     add("--json", "print the result as JSON")
