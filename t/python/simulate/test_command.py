@@ -295,6 +295,13 @@ def test_resume(tmp_path):
     assert there(20).endswith("1 of 2") and there(19).endswith("0 of 2")
 
 
+def test_a_trace_named_sample_is_recorded(tmp_path):
+    flux("--model=lublin --jobs=5 --save-trace=sample", cwd=tmp_path)
+    flux("sample --scheduler=sched-fifo -q -o out", cwd=tmp_path)
+    record = json.loads((tmp_path / "out" / "sched-fifo" / "provenance.json").read_text())
+    assert [one["path"] for one in record["files"]] == [str(tmp_path / "sample")]
+
+
 def started(*args, stderr=subprocess.PIPE):
     """A process of the command."""
     command = [FLUX, "simulate", *args]

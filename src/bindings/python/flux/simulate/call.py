@@ -13,7 +13,7 @@ from flux.simulate import arguments, policy, run, study
 from flux.simulate.comparing import first_difference, pair_of
 from flux.simulate.results import files, reading, table
 from flux.simulate.script import Script
-from flux.simulate.trace import Case, machine_of, sample_path
+from flux.simulate.trace import Case, machine_of
 from flux.simulate.workload.record import OptionError
 from flux.simulate.workload.text import counted
 from flux_engine.formats.config import load_path
@@ -56,7 +56,7 @@ class Call:
         options = self.options
         policies = policy.parse(options.scheduler or ["sched-backfill"])
         numbers = pair_of(options.diff, range(1, len(policies) + 1)) if options.diff else ()
-        cases, config = self._cases()
+        cases, config, files_read = self._cases()
         workload = cases[0].workload
         script = Script(options.script) if options.script else None
         if script is not None and options.live:
@@ -74,7 +74,7 @@ class Call:
         with contextlib.ExitStack() as held:
             if options.output:
                 self._prepare_output(held)
-            tasks = self._tasks(cases, policies, settings)
+            tasks = self._tasks(cases, policies, settings, files_read)
             return self._make(tasks, numbers)
 
     def _make(self, tasks, numbers):
@@ -110,7 +110,7 @@ class Call:
     # -- before ----------------------------------------------------------------------------------------------
 
     def _cases(self):
-        """Return ([Case], configuration)."""
+        """Return ([Case], configuration, files of traces)."""
         options = self.options
         if options.live:
             from flux.simulate import live
@@ -119,9 +119,9 @@ class Call:
             machine = machine_of(options.R, config, options.conf)
             workload = live.workload_of(live.probe(), machine, options.unit)
             # Ranks excluded in the instance stay excluded.
-            return [Case(workload, None, {}, drawn=options.seed)], {**workload.config, **config}
+            return [Case(workload, None, {}, drawn=options.seed)], {**workload.config, **config}, []
         trace = arguments.trace_of(options)
-        return trace.cases(options.seeds), trace.config
+        return trace.cases(options.seeds), trace.config, trace.files
 
     def _announce(self, cases, policies):
         workload = cases[0].workload
@@ -157,10 +157,9 @@ class Call:
                 remedy = "--force to replace them, or --resume to keep unchanged ones"
                 files.refuse(base, there, remedy)
 
-    def _tasks(self, cases, policies, settings):
+    def _tasks(self, cases, policies, settings, files_read):
         options = self.options
-        read = [sample_path() if path == "sample" else path for path in options.traces]
-        read += [options.R, options.conf, options.script]
+        read = [*files_read, options.R, options.conf, options.script]
         read += [policy.plugin_of(text)[0] for text in options.jobtap]
         given = {key: value for key, value in vars(options).items() if key not in UNRECORDED}
         command = "flux simulate " + shlex.join(self.argv)
