@@ -95,7 +95,7 @@ class Scheduler(Service):
 
     def allocate(self, id, R=None, annotations=None):
         """SUCCESS, with R committed first."""
-        R = R or make_R(starttime=self.now())
+        R = R or make_R(starttime=self.kernel.time)
         self.rpc("kvs.commit", {"ops": [["put", jobid.kvs_dir(id) + ".R", json.dumps(R)]]})
         body = {"type": 0, "R": R}
         if annotations:

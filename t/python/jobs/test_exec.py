@@ -353,7 +353,7 @@ def test_unload_kills_running_tasks(real, tmp_path):
 
 
 def limited_R(inst, seconds):
-    now = inst.sched.now()
+    now = inst.kernel.time
     return make_R(starttime=now, expiration=now + seconds)
 
 

@@ -61,7 +61,7 @@ class Echo(Service):
 
     @request("sleep", later=True)
     def sleep(self, msg):
-        self.timer(msg.body["seconds"], lambda: self.respond(msg, {"now": self.now()}))
+        self.timer(msg.body["seconds"], lambda: self.respond(msg, {"now": self.kernel.time}))
 
     @request("ask-other")
     def ask_other(self, msg):

@@ -106,7 +106,7 @@ class BrokerService(Service):
 
     @request("now", guest=True)
     def tell_time(self, msg):
-        return {"now": self.now()}
+        return {"now": self.kernel.time}
 
 
 class NameService(Service):

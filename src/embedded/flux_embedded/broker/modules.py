@@ -228,7 +228,7 @@ class ModuleManager(Service):
         return {
             "name": module.name,
             "path": module.path,
-            "idle": max(0, int(self.now() - module.task.last_message)),
+            "idle": max(0, int(self.kernel.time - module.task.last_message)),
             "status": module.status,
             "services": sorted(holds, key=lambda name: name != module.name),
             "sendqueue": 0,

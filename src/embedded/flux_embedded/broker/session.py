@@ -60,7 +60,7 @@ class Session:
         self.kernel = self.instance.kernel
         self.ctx = self.instance.ctx
         self.ctx.fatal = self.stop
-        self.ctx.job_R = options.job_R
+        self.ctx.job_R = options.parent and options.parent.R
         self.conductor = Task(self.kernel, "broker", self._conduct)
         self.h = Flux(self.conductor)
         self.server = None

@@ -48,7 +48,7 @@ def _joined(parser, argv):
 
 
 def parse(argv):
-    """The options, with ``size``, ``hosts``, ``config``, ``attrs`` (AttrTable), ``parent`` and ``job_R`` made of them."""
+    """The options, with ``size``, ``hosts``, ``config``, ``attrs`` (AttrTable), and ``parent`` made of them."""
     parser = make_parser()
     options = parser.parse_args(_joined(parser, argv))
     for text in options.broker_opts:
@@ -80,7 +80,7 @@ def parse(argv):
         options.attrs.set_at_start(name, value if equals else "1")
     if options.config_path:
         options.attrs.define("config.path", ":".join(options.config_path))
-    options.parent = options.job_R = None
+    options.parent = None
     return options
 
 
@@ -110,16 +110,13 @@ def _join_job(options, environ):
     if not job or not uri.startswith("local://"):
         return True
     try:
-        parent = Parent(uri, job)
-        options.job_R = parent.resources()
-        level = parent.level() + 1
+        options.parent = parent = Parent(uri, job)
     except (OSError, ValueError) as exc:
         raise OSError(5, f"job {job}: no resources from the enclosing instance: {exc}") from None
-    options.parent = parent
-    options.hosts = rset.hosts(options.job_R)
+    options.hosts = rset.hosts(parent.R)
     options.size = len(options.hosts)
     for name, value in (
-        ("instance-level", level),
+        ("instance-level", parent.level + 1),
         ("jobid", parent.job),
         ("parent-uri", parent.uri),
     ):
@@ -135,6 +132,10 @@ class Parent:
     """A connection to the enclosing instance at `uri`, for the job (its id as text) that this process belongs to.
 
     Its maker gets OSError if it does not answer, ValueError for a wrong id.
+
+    Attributes:
+        level (int): the nesting level of the enclosing instance; 0 for one that is not a job itself
+        R (dict): the job's, with ranks from 0 on, as the instance in it has them
     """
 
     def __init__(self, uri, job):
@@ -142,16 +143,10 @@ class Parent:
         self.job = job
         self.id = jobid.decode(job)
         self._h = connect(uri)
-
-    def level(self):
-        """Return the nesting level of the parent; 0 for one that is not a job itself."""
-        return int(self._h.attr_get("instance-level"))
-
-    def resources(self):
-        """Return the job's R with ranks from 0 on, as the instance in it has them."""
+        self.level = int(self._h.attr_get("instance-level"))
         lookup = {"id": self.id, "keys": ["R"], "flags": _CURRENT}
         R = self._h.rpc_object("job-info.lookup", lookup).body["R"]
-        return RSet(R).renumber().to_dict()
+        self.R = RSet(R).renumber().to_dict()
 
     def announce(self, uri):
         """Tell the enclosing instance the URI of the one in the job."""

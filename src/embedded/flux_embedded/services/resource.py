@@ -101,7 +101,7 @@ class Resource(Service):
 
     def _record(self, name, context, ops=()):
         """Put an event into the eventlog, after other operations on the KVS."""
-        line = eventlog.encode(self.now(), name, context)
+        line = eventlog.encode(self.kernel.time, name, context)
         self.ctx.kvs.commit([*ops, ["append", "resource.eventlog", line]])
 
     def _replay(self, name, timestamp, context):
@@ -182,7 +182,7 @@ class Resource(Service):
         self.acquired.update()
 
     def _change_drains(self, name, ranks, reason, overwrite=0):
-        self.state.drains.change(name, ranks, self.now(), reason, overwrite)
+        self.state.drains.change(name, ranks, self.kernel.time, reason, overwrite)
         context = {"idset": idset.encode(ranks), "nodelist": self.state.base.nodelist(ranks)}
         more = {"reason": reason} if reason else {}
         self._record(name, {**context, **more, "overwrite": overwrite})

@@ -223,10 +223,6 @@ class Service(Task):
         """Call ``function()`` after the messages queued now, to do costly work once for all events of a turn."""
         self.kernel.call_soon(lambda: self.post(function))
 
-    def now(self):
-        """The time, in seconds since the epoch: the kernel's, never the machine's."""
-        return self.kernel.time
-
     def timer(self, after, callback):
         """Call ``callback()`` after `after` seconds; returns the started watcher."""
         return TimerWatcher(self, lambda *event: callback(), after).start()

@@ -199,9 +199,9 @@ class Update(Part):
             return
         duration = updates[DURATION]
         # A scheduler may leave R without times; with a start of 0, the job would end at once.
-        start = job.R["execution"].get("starttime") or self.service.now()
+        start = job.R["execution"].get("starttime") or self.service.kernel.time
         expiration = start + duration if duration else 0.0
-        if duration and expiration <= self.service.now():
+        if duration and expiration <= self.service.kernel.time:
             text = "requested duration places job expiration in the past"
             self.service.respond_error(msg, errno.EINVAL, text)
             return

@@ -138,7 +138,7 @@ class Visit:
         self.service = housekeeping.service
         self.job = job
         self.over = False
-        self.t_start = self.service.now()
+        self.t_start = self.service.kernel.time
         self.active = set(rset.ranks(job.R)) - job.freed
         self._command, self._mock = command, mock
         self._timers = {}  # rank -> that of its mock script
