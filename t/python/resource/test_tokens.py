@@ -2,11 +2,13 @@
 """Tokens in a plan: random events, compared with sums of all uses at each moment."""
 
 from math import inf
+from unittest import mock
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flux.resource.plan.tokens import TokenPlan
+from flux.resource.plan import tokens as module
+from flux.resource.plan.tokens import Holders, TokenPlan
 
 TOTALS = {"a": 5, "b": 3}
 TIMES = st.integers(1, 5)
@@ -42,9 +44,10 @@ class Uses:
 
 
 @example([("start", {"a": 3}, 2, 1), ("wait", {}, 2, 1)], {"a": 3})  # its end is now
+@mock.patch.object(module, "MORE_CHANGES", 1)
 @given(EVENTS, WANTED)
 def test_random_events(events, wanted):
-    uses, held, now = Uses(), {name: {} for name in TOTALS}, 0.0
+    uses, held, now = Uses(), {name: Holders() for name in TOTALS}, 0.0
     plan = TokenPlan(TOTALS, held)
     for jobid, (event, tokens, first, second) in enumerate(events):
         if event == "start":
@@ -63,18 +66,19 @@ def test_random_events(events, wanted):
         elif event == "wait":
             now += first
         for name in TOTALS:
-            held[name].clear()
-            held[name].update(
-                {i: (t[name], end) for i, (t, _, end) in uses.running.items() if name in t}
-            )
+            now_held = {i: (t[name], end) for i, (t, _, end) in uses.running.items() if name in t}
+            for one in held[name].keys() | now_held.keys():
+                if held[name].get(one) != now_held.get(one):
+                    held[name].hold(one, now_held.get(one))
+            assert held[name].endless == sum(n for n, end in now_held.values() if end == inf)
         plan.copy().enter(-1, wanted, now, inf)
         for one in (plan, plan.copy()):
             out = [*uses.promised][::2]
-            assert one.fits(wanted, now + first, now + 13, now) == uses.fits(
-                wanted, now + first, now + 13
-            )
             assert one.fits(wanted, now, now + second, now, out) == uses.fits(
                 wanted, now, now + second, out
+            )
+            assert one.fits(wanted, now + first, now + 13, now) == uses.fits(
+                wanted, now + first, now + 13
             )
             times = [now, *(now + time for time in range(1, 40))]
             found = next((time for time in times if uses.fits(wanted, time, time + second)), inf)

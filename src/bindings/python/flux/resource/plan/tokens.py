@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import inf
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from flux.resource.plan.compiled import timeline
 from flux.resource.plan.timeline import CountTimeline
@@ -14,8 +14,38 @@ from flux.resource.plan.timeline import CountTimeline
 Tokens = dict[str, int]
 #: Number of one name that a running job holds, and its end, seconds since the epoch.
 Held = Tuple[int, float]
+NONE: Held = (0, 0.0)
 #: Promised tokens, with start and end, seconds since the epoch.
 PromisedTokens = Tuple[Tokens, float, float]
+
+#: Number of changes that `Holders` keeps beside as many as it has jobs.
+MORE_CHANGES = 64
+
+
+class Holders(Dict[int, Held]):
+    """The running jobs that hold tokens of one name, by id; changed by `hold` only.
+
+    Attributes:
+        endless (int): the number of tokens held by jobs without an end
+        changes (list): ``(number, end)``: tokens that came back, or (below 0) were taken, until `end`;
+            another list when it would be long
+    """
+
+    endless = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[Held] = []
+
+    def hold(self, jobid: int, held: Held | None) -> None:
+        """Set the tokens of a job; None: it has none any more.  O(1)."""
+        if len(self.changes) > len(self) + MORE_CHANGES:  # reading all jobs costs no more
+            self.changes = []
+        for sign, (number, end) in ((1, self.pop(jobid, NONE)), (-1, held or NONE)):
+            self.changes.append((sign * number, end))
+            self.endless -= sign * number if end == inf else 0
+        if held is not None:
+            self[jobid] = held
 
 
 class TokenPlan:
@@ -26,27 +56,26 @@ class TokenPlan:
 
     Args:
         totals (dict): name to total number; other names are not planned
-        running (dict): each of these names to {id of a running job: its number of them, and its
-            end, infinite if unknown}; read at each query
+        running (dict): each of these names to its `Holders`; read at each query
 
     Attributes:
         promised (dict): job id to ``(tokens, start, end)`` of its promise; changed by `enter` and
             `leave`
     """
 
-    def __init__(self, totals: Tokens, running: dict[str, dict[int, Held]]) -> None:
+    def __init__(self, totals: Tokens, running: dict[str, Holders]) -> None:
         self._totals, self._running = totals, running
         self.promised: dict[int, PromisedTokens] = {}
-        #: name -> number available over time, made when it is first asked for; and the running jobs
-        #: counted in it, {id: (number, end)}
+        #: name -> number available over time, made when it is first asked for; and the list of changes
+        #: that it follows, with the number of those in it
         self._lines: dict[str, CountTimeline] = {}
-        self._counted: dict[str, dict[int, Held]] = {}
+        self._seen: dict[str, tuple[list[Held], int]] = {}
 
     def copy(self) -> TokenPlan:
         """Return an independent plan of the same running jobs with the same promises."""
         new, lines = self.blank(), {name: line.copy() for name, line in self._lines.items()}
-        counted, promised = self._counted.copy(), self.promised.copy()
-        new.__dict__.update(promised=promised, _lines=lines, _counted=counted)
+        seen, promised = self._seen.copy(), self.promised.copy()
+        new.__dict__.update(promised=promised, _lines=lines, _seen=seen)
         return new
 
     def blank(self) -> TokenPlan:
@@ -67,8 +96,8 @@ class TokenPlan:
 
     def earliest(self, wanted: Tokens, start: float, length: float, now: float) -> float:
         """Return the first time from `start` on at which the tokens are available for `length`
-        seconds, beside all promises; infinity if never, as far as known.  Per name O(running jobs
-        with tokens), compared with those of the last query, and a search of the timeline."""
+        seconds, beside all promises; infinity if never, as far as known.  Per name O(changes of
+        its holders since the last query), and a search of the timeline."""
         time = start
         while True:
             before = time
@@ -88,14 +117,11 @@ class TokenPlan:
     ) -> bool:
         """Return whether the tokens are available throughout a span, beside all promises but those
         of some jobs.  Costs as `earliest`, and O(`without`)."""
+        lines = [(self._line(name, now), wanted[name]) for name in wanted.keys() & self._totals]
         left_out = [self.promised[one] for one in without if one in self.promised]
         for promise in left_out:
             self._add(promise, 1)
-        fits = all(
-            self._line(name, now).least(start, end) >= count
-            for name, count in wanted.items()
-            if name in self._totals
-        )
+        fits = all(line.least(start, end) >= count for line, count in lines)
         for promise in left_out:
             self._add(promise, -1)
         return fits
@@ -136,18 +162,16 @@ class TokenPlan:
 
     def _line(self, name: str, now: float) -> CountTimeline:
         """Return the number of available tokens from now on."""
-        held, before = self._running[name], self._counted.get(name, {})
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines[name] = timeline(now, self._totals[name])
+        held, (followed, count) = self._running[name], self._seen.get(name, (None, 0))
+        changes = held.changes[count:]
+        if followed is not held.changes:
+            self._lines[name] = timeline(now, self._totals[name])
             for tokens, start, end in self.promised.values():
                 if name in tokens:
-                    line.add(start, end, -tokens[name])
-        if held != before:
-            for _, (count, end) in before.items() - held.items():
-                line.add(-inf, end, count)
-            for _, (count, end) in held.items() - before.items():
-                line.add(-inf, end, -count)
-            self._counted[name] = held.copy()
+                    self._lines[name].add(start, end, -tokens[name])
+            changes = [(-number, end) for number, end in held.values()]
+        line, self._seen[name] = self._lines[name], (held.changes, len(held.changes))
+        for number, end in changes:
+            line.add(-inf, end, number)
         line.forget(now)
         return line

@@ -25,7 +25,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from flux.resource.errors import InsufficientResources
-from flux.resource.plan.tokens import Held, TokenPlan
+from flux.resource.plan.tokens import Holders, TokenPlan
 from flux.scheduler.admission import Deferral
 from flux.scheduler.attributes import SystemAttributes
 from flux.scheduler.disclosure import Reason
@@ -156,10 +156,9 @@ class LicenseUse(Use):
 
     Attributes:
         elsewhere (int): the number used elsewhere, as last read; 0 before the first reading
-        running (dict): of a licence with ``plan``, job id -> the number that a running job uses, and
-            its end by its own limit, infinite without one; its nodes may be planned to be free
-            earlier or later, for another job
-        endless (int): the number of it that jobs without an end use
+        running (Holders): of a licence with ``plan``, the running jobs that use it, with their ends
+            by their own limits; their nodes may be planned to be free earlier or later, for another
+            job
     """
 
     rule: LicenseRule
@@ -169,8 +168,7 @@ class LicenseUse(Use):
     def __init__(self, rule: LicenseRule, license: License) -> None:
         super().__init__(rule, license, (), (license.usable,))
         self.elsewhere = 0
-        self.running: dict[int, Held] = {}
-        self.endless = 0
+        self.running = Holders()
 
     def bounds_for(self, job: PendingJob, needs: int, least: tuple[int, int, int]) -> list[Bound]:
         # Of a planned one the plan decides.
@@ -190,15 +188,8 @@ class LicenseUse(Use):
         return needs if self.entry.plan else None
 
     def note_held(self, jobid: int, record: Counted, noted: int, sign: int, now: float) -> None:
-        self.hold(jobid, (noted, self.rule.host.running[jobid].end) if sign > 0 else None)
-
-    def hold(self, jobid: int, held: Held | None) -> None:
-        """Set the use of a planned licence by a running job; None: it does not use it any more."""
-        before = self.running.pop(jobid, (0, 0.0))
-        self.endless -= before[0] if before[1] == inf else 0
-        if held is not None:
-            self.running[jobid] = held
-            self.endless += held[0] if held[1] == inf else 0
+        held = (noted, self.rule.host.running[jobid].end) if sign > 0 else None
+        self.running.hold(jobid, held)
 
     def is_assured(self, needs: int, unlike: tuple[bool, bool]) -> bool:
         return self.entry.name in self.rule.planned
@@ -362,7 +353,7 @@ class LicenseRule(CountingRule):
         end have ended; 0 if it is not planned."""
         if use.entry.name not in self.planned:
             return 0
-        return use.in_use - use.endless
+        return use.in_use - use.running.endless
 
     def _short_of(self, job: PendingJob) -> str | None:
         """Return why planned licences keep a job from starting now, although it waits for a
@@ -406,7 +397,7 @@ class LicenseRule(CountingRule):
     def extended(self, jobid: int, expiration: float) -> None:
         for use in self.uses_by_id(jobid):
             if jobid in use.running:
-                use.hold(jobid, (use.running[jobid][0], expiration or inf))
+                use.running.hold(jobid, (use.running[jobid][0], expiration or inf))
                 self.readmit_for(use)
 
     def hello(self, job: RunningJob) -> None:
