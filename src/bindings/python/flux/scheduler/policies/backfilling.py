@@ -450,11 +450,11 @@ class HiddenPromises:
 
     def show(self) -> None:
         """Restore all, since another event uses the plan, or the pass ends."""
-        decision = self._decision
-        decision.policy.planning.before_use, open_ids = None, decision.promises.open_ids
-        kept = {jobid: one for jobid, one in self._suspended.items() if jobid in open_ids}
-        self._suspended, self._were_shown = {}, True
-        decision.plan.resume(kept)
+        decision, suspended = self._decision, self._suspended
+        decision.policy.planning.before_use, self._were_shown = None, True
+        if suspended:
+            self._suspended, open_ids = {}, decision.promises.open_ids
+            decision.plan.resume({one: kept for one, kept in suspended.items() if one in open_ids})
 
 
 class BackfillInOrder(Backfilling):
