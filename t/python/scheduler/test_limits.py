@@ -10,6 +10,7 @@ from peers import R, Rig, jobspec, part_of
 from flux.scheduler.policies import Backfill
 from flux.scheduler.site_policy import tables
 from flux.scheduler.site_policy.limits import read_limit
+from flux.scheduler.testing import FakeInstance
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,17 @@ def test_a_promised_job_that_is_over_a_new_limit_keeps_no_nodes(policy, args):
     rig.reconfigure({"limits": {"one": {**PER_USER["one"], "users": ["7"]}}})
     assert rig.started() == [1, 3]
     assert [one["waiting"] for one in rig.answer("limits")["limits"]] == [1]
+
+
+@POLICIES
+def test_a_job_over_a_limit_is_denied_when_too_few_ranks_are_left(policy, args):
+    instance = FakeInstance(nodes=4, config={"limits": PER_USER})
+    instance.load(policy, *args)
+    over, other = instance.submit(nodes=4, duration=10), instance.submit(nodes=3, duration=10)
+    instance.advance(1)
+    instance.remove_ranks("3")
+    instance.advance(1)
+    assert "unsatisfiable request: need 4 node(s)" in over.note and other.state == "pending"
 
 
 # -- counting --------------------------------------------------------------------------------------

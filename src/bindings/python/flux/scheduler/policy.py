@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from flux.brokermod import request_handler
 from flux.constants import FLUX_RPC_NORESPONSE
-from flux.resource.errors import InsufficientResources
+from flux.resource.errors import InfeasibleRequest, InsufficientResources
 from flux.resource.pool.masks import quote
 from flux.resource.ResourcePoolImplementation import ResourcePoolImplementation
 from flux.scheduler.admission import AdmissionRule, JobDeferred
@@ -249,6 +249,13 @@ class PolicyScheduler(Scheduler):
         self.admission.ranks_changed(lost)
         self.odds.outdated()
         self.decision.ranks_changed(lost)
+        for job, _, _, group in list(self.admission.deferred.by_id.values()) if lost else ():
+            if group.count and group.first is job:
+                try:
+                    self.resources.check_feasibility(job.resource_request)
+                except InfeasibleRequest as exc:  # too few ranks are left
+                    for one in group.to_list():
+                        self.give_up(one, str(exc))
 
     # -- admission ---------------------------------------------------------------------------------
 
