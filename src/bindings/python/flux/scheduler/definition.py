@@ -130,7 +130,7 @@ class State:
         begun = [window for window in self.windows if window.start <= now]
         self.now, self.is_done = now, False
         came_free = self.ran != before or self.begun != begun
-        self.freed |= came_free or any(map(self.is_due, self.promises.values()))
+        self.freed |= came_free or any(is_due(use, now) for use in self.promises.values())
         for job in self.pending if came_free else ():
             job.is_aside &= job.window is None  # one with a window waits for any to end or begin
             if self.ran - before and self.may_be_offered(job) or job.window is not None:
@@ -174,7 +174,7 @@ class State:
         all_first = self.freed and any(map(is_open, self.promises.values()))
         for number, job in enumerate(promised):
             use = self.promises.get(job)  # None: one ahead has revoked it
-            if use and (all_first or self.is_due(use)):
+            if use and (all_first or is_due(use, self.now)):
                 behind = promised[number + 1 :] if all_first else []
                 self.hidden = [one for one in behind if is_open(self.promises.get(one))]
                 self.examine(job)
@@ -325,10 +325,6 @@ class State:
         """Whether two jobs could use the same ranks, or planned licences."""
         planned = {name for name in job.takes if self.counters[name].planned}
         return bool(job.wants & other.wants or planned & other.takes.keys())
-
-    def is_due(self, use: Use) -> bool:
-        """Whether the time of a promise has come; that of an open one is unknown."""
-        return use.start <= self.now and not is_open(use)
 
     def is_planned(self, job: Job) -> bool:
         """Whether a promised time may be another in each pass: it is open, or behind such a one."""
@@ -741,6 +737,11 @@ def needed(ended: list[Job], suffices: Callable[[list[Job]], bool]) -> list[Job]
 def is_open(use: Use | None) -> bool:
     """Return whether a promise is open."""
     return isinstance(use, Open)
+
+
+def is_due(use: Use, now: float) -> bool:
+    """Whether the time of a promise has come; that of an open one is unknown."""
+    return use.start <= now and not is_open(use)
 
 
 def mask(ranks: Iterable[int]) -> int:
