@@ -321,9 +321,9 @@ class PromisedJobs(Protocol):
         """Whether a rule keeps a job from starting now, so that no other job waits for it."""
 
     def groups_with_room(self) -> tuple[list[JobGroup], dict[JobGroup, float]] | None:
-        """Return the groups of jobs for which there is room, ignoring promises, and those of them
-        with a limit that is too long until a promise is dropped, in seconds; None: all groups must
-        be examined."""
+        """Return the groups of jobs for which there is room, ignoring promises; and, apart from
+        these, further ones with a limit that is too long until a promise is dropped, in seconds.
+        None: all groups must be examined."""
 
     def too_long(self, job: PendingJob) -> float | None:
         """Return a limit, in seconds, that is too long for an unpromised job and all others of its

@@ -14,7 +14,6 @@ from flux.resource.plan.timeline import CountTimeline
 Tokens = dict[str, int]
 #: Number of one name that a running job holds, and its end, seconds since the epoch.
 Held = Tuple[int, float]
-NONE: Held = (0, 0.0)
 #: Promised tokens, with start and end, seconds since the epoch.
 PromisedTokens = Tuple[Tokens, float, float]
 
@@ -41,9 +40,11 @@ class Holders(Dict[int, Held]):
         """Set the tokens of a job; None: it has none any more.  O(1)."""
         if len(self.changes) > len(self) + MORE_CHANGES:  # reading all jobs costs no more
             self.changes = []
-        for sign, (number, end) in ((1, self.pop(jobid, NONE)), (-1, held or NONE)):
-            self.changes.append((sign * number, end))
-            self.endless -= sign * number if end == inf else 0
+        for sign, one in ((1, self.pop(jobid, None)), (-1, held)):
+            if one is not None:
+                number, end = one
+                self.changes.append((sign * number, end))
+                self.endless -= sign * number if end == inf else 0
         if held is not None:
             self[jobid] = held
 
